@@ -1,0 +1,185 @@
+package membership
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Member is one member of the etcd cluster.
+type Member struct {
+	ID uint64
+	// Name is the node ID, "" while the member has not started.
+	Name       string
+	PeerURLs   []string
+	ClientURLs []string
+	Learner    bool
+}
+
+// Started says whether the member has ever started; only then it has a name.
+func (m Member) Started() bool { return m.Name != "" }
+
+func (m Member) String() string {
+	name := m.Name
+	if name == "" {
+		name = "unstarted"
+	}
+	return fmt.Sprintf("%x (%s, %s)", m.ID, name, strings.Join(m.PeerURLs, " "))
+}
+
+// NodeID is the name of a node in etcd and in EtcFS. It ends in the full
+// instance ID, because a shortened one can be another instance's too.
+func NodeID(clusterName, instanceID string) string { return clusterName + "-" + instanceID }
+
+var (
+	fullID = regexp.MustCompile(`(?:^|-)(i-[0-9a-f]{8}(?:[0-9a-f]{9})?)$`)
+	// shortID is the end of a node ID of the shell bootstrap: the last eight
+	// characters of the instance ID.
+	shortID = regexp.MustCompile(`-([0-9a-f]{8})$`)
+)
+
+// Of says whether the member runs on the instance, by its name, or by its exact
+// peer address while it has none.
+func (m Member) Of(instanceID, ip string) bool {
+	if !m.Started() {
+		return ip != "" && m.at(ip)
+	}
+	if match := fullID.FindStringSubmatch(m.Name); match != nil {
+		return match[1] == instanceID
+	}
+	// Eight characters may be shared by two instances; the address settles it
+	// where it is known.
+	if match := shortID.FindStringSubmatch(m.Name); match != nil {
+		return strings.HasSuffix(instanceID, match[1]) && (ip == "" || m.at(ip))
+	}
+	return false
+}
+
+// at says whether one of the member's peer URLs has exactly this host.
+func (m Member) at(ip string) bool {
+	return slices.ContainsFunc(m.PeerURLs, func(raw string) bool {
+		u, err := url.Parse(raw)
+		return err == nil && u.Hostname() == ip
+	})
+}
+
+// identifiable says whether the member's instance can be told at all. One with
+// a name of another form was put there by a person and is nobody's to remove.
+func (m Member) identifiable() bool {
+	return !m.Started() || fullID.MatchString(m.Name) || shortID.MatchString(m.Name)
+}
+
+// Dead lists the members whose instance is gone: neither pending nor running.
+// The list of instances must be complete and contain this node; otherwise
+// nobody is dead. They are removed one at a time, unstarted and learning ones
+// first since those never cost the quorum, and the members are read again in
+// between.
+func Dead(members []Member, instances []Instance, self Instance) []Member {
+	if !slices.ContainsFunc(instances, func(i Instance) bool { return i.ID == self.ID }) {
+		return nil
+	}
+	var dead []Member
+	for _, member := range members {
+		alive := slices.ContainsFunc(instances, func(i Instance) bool { return member.Of(i.ID, i.IP) })
+		if !alive && member.identifiable() {
+			dead = append(dead, member)
+		}
+	}
+	slices.SortStableFunc(dead, func(a, b Member) int { return a.weight() - b.weight() })
+	return dead
+}
+
+func (m Member) weight() int {
+	switch {
+	case m.Learner:
+		return 0
+	case !m.Started():
+		return 1
+	default:
+		return 2
+	}
+}
+
+// Step is what a joining node does about its own membership.
+type Step int
+
+const (
+	// Add this node as a learner.
+	Add Step = iota
+	// Start etcd as the unstarted member that is already there.
+	Start
+	// Remove a member that stands in the way, then look again.
+	Remove
+	// Promote this node's learner.
+	Promote
+	// Joined: this node's member votes.
+	Joined
+	// Removed: this node has data of a member that the cluster no longer has.
+	// The data has to go before the node can join again.
+	Removed
+)
+
+func (s Step) String() string {
+	return [...]string{"add", "start", "remove", "promote", "joined", "removed"}[s]
+}
+
+// Next tells a joining node its next step. hasData says whether its etcd has
+// ever started on this disk. The member returned is the one that the step is
+// about.
+func Next(members []Member, name, peerURL string, hasData bool) (Step, Member) {
+	for _, member := range members {
+		if member.Name != name {
+			continue
+		}
+		switch {
+		case !hasData:
+			return Remove, member // its disk is gone: it can never come back as this member
+		case member.Learner:
+			return Promote, member
+		default:
+			return Joined, member
+		}
+	}
+	for _, member := range members {
+		if !slices.Contains(member.PeerURLs, peerURL) {
+			continue
+		}
+		switch {
+		case member.Started():
+			return Remove, member // a dead node whose address was reused
+		case hasData && member.Learner:
+			return Promote, member // started, but its name has not been published yet
+		case hasData:
+			return Joined, member
+		default:
+			return Start, member // an earlier try of this node, or of one that is gone
+		}
+	}
+	if hasData {
+		return Removed, Member{}
+	}
+	return Add, Member{}
+}
+
+// InitialCluster is etcd's --initial-cluster for a node that joins: every
+// member of the cluster and no other. Members are matched by URL, so those
+// that have no name yet get a placeholder, never an empty one.
+func InitialCluster(members []Member, name, peerURL string) string {
+	var entries []string
+	for _, member := range members {
+		label := member.Name
+		switch {
+		case slices.Contains(member.PeerURLs, peerURL):
+			label = name
+		case !member.Started():
+			label = fmt.Sprintf("unstarted-%x", member.ID)
+		}
+		for _, url := range member.PeerURLs {
+			entries = append(entries, label+"="+url)
+		}
+	}
+	slices.Sort(entries)
+	return strings.Join(entries, ",")
+}
