@@ -234,7 +234,7 @@ func (v View) silentElder() (Peer, bool) {
 		return Peer{}, false
 	}
 	for _, peer := range v.Peers {
-		if peer.Health == Silent && v.Now.Sub(peer.Launched) > TakeoverAge {
+		if peer.Node && peer.Health == Silent && v.Now.Sub(peer.Launched) > TakeoverAge {
 			return peer, true
 		}
 	}

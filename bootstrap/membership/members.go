@@ -34,7 +34,7 @@ func (m Member) String() string {
 func NodeID(clusterName, instanceID string) string { return clusterName + "-" + instanceID }
 
 var (
-	fullID = regexp.MustCompile(`(?:^|-)(i-[0-9a-f]{8}(?:[0-9a-f]{9})?)$`)
+	fullID = regexp.MustCompile(`(?:^|-)(i-[0-9a-f]{17})$`)
 	// shortID is the end of a node ID of the shell bootstrap: the last eight
 	// characters of the instance ID.
 	shortID = regexp.MustCompile(`-([0-9a-f]{8})$`)
@@ -82,7 +82,10 @@ func Dead(members []Member, instances []Instance, self Instance) []Member {
 	}
 	var dead []Member
 	for _, member := range members {
-		alive := slices.ContainsFunc(instances, func(i Instance) bool { return member.Of(i.ID, i.IP) })
+		alive := slices.ContainsFunc(instances, func(i Instance) bool {
+			// An instance without an address yet may be behind any unstarted member.
+			return member.Of(i.ID, i.IP) || !member.Started() && i.IP == ""
+		})
 		if !alive && member.identifiable() {
 			dead = append(dead, member)
 		}

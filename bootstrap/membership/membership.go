@@ -60,11 +60,16 @@ type Item struct {
 	ClusterID string
 }
 
-// Instance is one EC2 instance of the cluster that is pending or running.
+// Instance is one EC2 instance with the cluster's tag that is pending or
+// running.
 type Instance struct {
 	ID       string
 	IP       string
 	Launched time.Time
+	// Node says that the instance has the role tag of a node. Others with the
+	// cluster's tag are not expected to run etcd, but a member on one is alive
+	// all the same.
+	Node bool
 }
 
 // Health is how the etcd of a node answers.
