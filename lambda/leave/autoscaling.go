@@ -1,0 +1,87 @@
+package leave
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
+)
+
+// AutoScalingClient holds the calls of the Auto Scaling API that are made.
+type AutoScalingClient interface {
+	autoscaling.DescribeAutoScalingInstancesAPIClient
+	CompleteLifecycleAction(context.Context, *autoscaling.CompleteLifecycleActionInput, ...func(*autoscaling.Options)) (*autoscaling.CompleteLifecycleActionOutput, error)
+}
+
+// AutoScaling is [Groups] by the Auto Scaling API.
+type AutoScaling struct {
+	Client AutoScalingClient
+}
+
+var _ Groups = AutoScaling{}
+
+// describeLimit is how many instances one DescribeAutoScalingInstances takes.
+const describeLimit = 50
+
+// Leaving counts every state that begins with Terminat, from Terminating to
+// Terminated. An instance that belongs to no group leaves none.
+func (a AutoScaling) Leaving(ctx context.Context, instanceIDs []string) (map[string]bool, error) {
+	leaving := map[string]bool{}
+	for chunk := range slices.Chunk(instanceIDs, describeLimit) {
+		pages := autoscaling.NewDescribeAutoScalingInstancesPaginator(a.Client,
+			&autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: chunk})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, instance := range page.AutoScalingInstances {
+				if strings.HasPrefix(aws.ToString(instance.LifecycleState), "Terminat") {
+					leaving[aws.ToString(instance.InstanceId)] = true
+				}
+			}
+		}
+	}
+	return leaving, nil
+}
+
+// Continue completes the action by its token and its instance, either of which
+// may be missing in the action.
+func (a AutoScaling) Continue(ctx context.Context, action Action) (active bool, err error) {
+	input := &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName:  aws.String(action.Group),
+		LifecycleHookName:     aws.String(action.Hook),
+		LifecycleActionResult: aws.String("CONTINUE"),
+	}
+	if action.Token != "" {
+		input.LifecycleActionToken = aws.String(action.Token)
+	}
+	if instanceID.MatchString(action.Instance) {
+		input.InstanceId = aws.String(action.Instance)
+	}
+	_, err = a.Client.CompleteLifecycleAction(ctx, input, untilContextEnds)
+	if api, ok := errors.AsType[smithy.APIError](err); ok &&
+		api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "No active Lifecycle Action") {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// untilContextEnds makes the SDK go on trying whatever can pass: contention,
+// throttling, faults of the service and of the network.
+func untilContextEnds(options *autoscaling.Options) {
+	options.Retryer = retry.AddWithErrorCodes(
+		retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts = 0 // no limit
+			o.MaxBackoff = 2 * time.Second
+		}),
+		(*types.ResourceContentionFault)(nil).ErrorCode(),
+	)
+}
