@@ -79,6 +79,9 @@ func (e *Endpoint) Config() aws.Config {
 			return aws.Credentials{AccessKeyID: "AKIDTEST", SecretAccessKey: "secret"}, nil
 		}),
 		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+		// As the default configuration has them.
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,
+		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenSupported,
 	}
 }
 
