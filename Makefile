@@ -2,15 +2,11 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-print-directory
 
 # One set of flags for every go command: static binaries, the same bytes on
 # every machine, one build cache.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false
-
-# What runs on an instance or in Lambda is for linux/amd64, whatever builds it.
-node := GOOS=linux GOARCH=amd64
 
 .PHONY: help
 help: ## List the targets
@@ -18,11 +14,10 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build the plugin, the node's binary, the Lambda zip and the region's binaries into bin/
-	@mkdir -p bin/lambda bin/region
-	go build -o bin/pulumi-resource-etcfs .
-	$(node) go build -ldflags '-s -w' -o bin/etcfs-bootstrap ./bootstrap/cmd/etcfs-bootstrap
-	$(node) go build -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/cmd/graceful-leave
-	go run ./tools/lambdazip -o bin/graceful-leave.zip bin/lambda/bootstrap
+	@mkdir -p bin/region provider/artifact/release
+	go run ./provider/artifact/cmd/artifacts -o bin
+	@install -C -m 0755 bin/etcfs-bootstrap bin/graceful-leave.zip provider/artifact/release
+	go build -tags release -o bin/pulumi-resource-etcfs .
 	go build -o bin/region/pulumi-resource-aws ./tests/awsplugin/cmd/pulumi-resource-aws
 	go build -o bin/region/standin ./tests/region/standin/cmd/standin
 	go build -o bin/region/region ./tests/region/cmd/region
@@ -35,17 +30,22 @@ tools: ## Print the folder of pulumi, its language hosts, etcd and etcdctl; buil
 sdk: ## Generate the schema and the SDKs from the component
 	go generate ./sdk
 
+# The tests, the benchmarks and the demo run the binaries in bin/, and find the
+# tools by this variable. Results are not cached: the go command does not see
+# what a test executes.
+tooled = ETCFS_TOOLS="$$(tools/install stack)"
+
 .PHONY: test
 test: build ## Run every test
-	@ETCFS_TOOLS=$$(tools/install stack); export ETCFS_TOOLS; go test ./...
+	@$(tooled) && export ETCFS_TOOLS && go test -count=1 ./...
 
 .PHONY: demo
-demo: build ## Show a cluster's life in a region in a box: up, scale out and in, lose a node, destroy
-	@ETCFS_TOOLS=$$(tools/install stack); export ETCFS_TOOLS; go build -o bin/region/demo ./tests/demo; exec bin/region/demo
+demo: build ## Show the life of a cluster in a region in a box: up, scale out and in, lose a node, destroy
+	@$(tooled) && export ETCFS_TOOLS && go build -o bin/region/demo ./tests/demo && exec bin/region/demo
 
 .PHONY: bench
 bench: build ## Run the benchmarks
-	@ETCFS_TOOLS=$$(tools/install stack); export ETCFS_TOOLS; go test -run '^$$' -bench . -benchmem ./...
+	@$(tooled) && export ETCFS_TOOLS && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: lint
 lint: ## Run the linters over the Go code and the shell scripts
@@ -58,4 +58,4 @@ fmt: ## Format the Go code and mend what the linters can mend
 
 .PHONY: clean
 clean: ## Remove what was built (the cache of tools stays)
-	rm -rf bin
+	rm -rf bin provider/artifact/release
