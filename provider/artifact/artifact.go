@@ -1,0 +1,158 @@
+// Package artifact brings the two programs that a cluster runs on: the node's
+// bootstrap binary and the package of the graceful-leave function.
+//
+// A plugin built with the tag "release" carries both inside (see embedded.go);
+// any other build compiles them from the module's source with the Go toolchain,
+// once per source and toolchain. Either way they end up as files in the user's
+// cache folder, since Pulumi uploads files, and are named by what is in them.
+// The same source and the same toolchain give the same bytes on every machine.
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// Names of the two files in a bundle.
+const (
+	BootstrapName = "etcfs-bootstrap"
+	FunctionName  = "graceful-leave.zip"
+)
+
+// Set is the two programs, ready to upload.
+type Set struct {
+	// Bootstrap is the node's binary: static, linux/amd64.
+	Bootstrap File
+	// Function is the deployment package of the graceful-leave function: a zip
+	// with one executable, "bootstrap".
+	Function File
+}
+
+// File is a file and what is in it.
+type File struct {
+	Path string
+	// SHA256 is the checksum of the content, in lower-case hexadecimal.
+	SHA256 string
+}
+
+// Bundle makes a Set.
+type Bundle struct {
+	// load leaves the two files in a folder of the cache, and returns it.
+	load func(ctx context.Context, cache string, progress func(string)) (string, error)
+}
+
+// Carried is the bundle that this build carries: the embedded programs in a
+// release, and otherwise those compiled from source, the root of this module
+// as the plugin's main package embeds it.
+func Carried(source fs.FS) Bundle {
+	if embedded != nil {
+		return unpacked(embedded)
+	}
+	return compiled(source)
+}
+
+// Installed is the bundle of a program that uses the component as a library:
+// compiled from the module that the Go toolchain resolves for that program.
+func Installed() Bundle {
+	return Bundle{func(ctx context.Context, cache string, progress func(string)) (string, error) {
+		folder, err := moduleFolder(ctx)
+		if err != nil {
+			return "", err
+		}
+		return compiled(os.DirFS(folder)).load(ctx, cache, progress)
+	}}
+}
+
+// Load returns the programs, making them first if the cache does not have
+// them. What takes long is announced to progress. It may be called at the same
+// time by any number of processes.
+func (b Bundle) Load(ctx context.Context, progress func(string)) (Set, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return Set{}, fmt.Errorf("find the user's cache folder: %w", err)
+	}
+	return b.loadInto(ctx, filepath.Join(cache, "pulumi-etcfs"), progress)
+}
+
+func (b Bundle) loadInto(ctx context.Context, cache string, progress func(string)) (Set, error) {
+	folder, err := b.load(ctx, cache, progress)
+	if err != nil {
+		return Set{}, err
+	}
+	var set Set
+	for name, file := range map[string]*File{BootstrapName: &set.Bootstrap, FunctionName: &set.Function} {
+		path := filepath.Join(folder, name)
+		sum, err := checksum(path)
+		if err != nil {
+			return Set{}, err
+		}
+		*file = File{path, sum}
+	}
+	return set, nil
+}
+
+// unpacked writes the files of a folder into the cache, below a name made of
+// their checksums.
+func unpacked(files fs.FS) Bundle {
+	return Bundle{func(_ context.Context, cache string, _ func(string)) (string, error) {
+		content := map[string][]byte{}
+		hash := sha256.New()
+		for _, name := range []string{BootstrapName, FunctionName} {
+			data, err := fs.ReadFile(files, name)
+			if err != nil {
+				return "", fmt.Errorf("read the embedded %s: %w", name, err)
+			}
+			content[name] = data
+			fmt.Fprintf(hash, "%x %s\n", sha256.Sum256(data), name)
+		}
+		folder := filepath.Join(cache, "release-"+hex.EncodeToString(hash.Sum(nil)))
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return "", fmt.Errorf("create the cache folder: %w", err)
+		}
+		for name, data := range content {
+			if err := keep(filepath.Join(folder, name), data); err != nil {
+				return "", err
+			}
+		}
+		return folder, nil
+	}}
+}
+
+// keep leaves data in a file, unless it is there already. A file that somebody
+// changed is written again.
+func keep(path string, data []byte) error {
+	want := sha256.Sum256(data)
+	got, err := checksum(path)
+	switch {
+	case err == nil && got == hex.EncodeToString(want[:]):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := renameio.WriteFile(path, data, 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", filepath.Base(path), err)
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", fmt.Errorf("read %s: %w", filepath.Base(path), err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}

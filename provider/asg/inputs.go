@@ -1,0 +1,247 @@
+package asg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
+)
+
+// inputs is ClusterArgs with the defaults filled in, for resources to use: the
+// outputs keep what they depend on and whether they are secret. The fields of
+// which the absence means something are nil when they are not given.
+type inputs struct {
+	clusterName      pulumi.StringOutput
+	availabilityZone pulumi.StringPtrInput // or nil
+	subnetID         pulumi.StringPtrInput // or nil
+
+	minSize         pulumi.IntOutput
+	maxSize         pulumi.IntOutput
+	desiredCapacity pulumi.IntPtrInput // or nil
+
+	instanceType    pulumi.StringOutput
+	image           pulumi.StringOutput
+	rootVolumeSize  pulumi.IntOutput
+	keyName         pulumi.StringPtrInput // or nil
+	sshIngressCIDR  pulumi.StringPtrInput // or nil
+	instanceProfile pulumi.StringPtrInput // or nil
+
+	volumeSize pulumi.IntOutput
+	volumeIOPS pulumi.IntOutput
+
+	etcfsVersion       pulumi.StringOutput
+	etcdVersion        pulumi.StringOutput
+	leaseTTL           pulumi.StringOutput
+	githubRepo         pulumi.StringOutput
+	releasesURL        pulumi.StringOutput
+	onBootstrapFailure pulumi.StringOutput
+	recovery           pulumi.StringOutput
+
+	tags pulumi.StringMapOutput
+}
+
+// amiParameter is AWS's public parameter for the newest Amazon Linux 2023; EC2
+// resolves it at each launch:
+// https://docs.aws.amazon.com/linux/al2023/ug/ec2.html
+const amiParameter = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+
+// newInputs fills in the defaults. Whether a field was given is taken from the
+// values, in which an input that turned out to be null counts as not given.
+func newInputs(args *ClusterArgs, v *values) *inputs {
+	node := settings.Defaults()
+	in := &inputs{
+		clusterName:        args.ClusterName.ToStringOutput(),
+		minSize:            intOr(args.MinSize, defaultMinSize),
+		maxSize:            intOr(args.MaxSize, defaultMaxSize),
+		instanceType:       stringOr(args.InstanceType, defaultInstanceType),
+		image:              stringOr(args.AmiId, "resolve:ssm:"+amiParameter),
+		rootVolumeSize:     intOr(args.RootVolumeSize, defaultRootVolumeSize),
+		volumeSize:         intOr(args.VolumeSize, defaultVolumeSize),
+		volumeIOPS:         intOr(args.VolumeIops, defaultVolumeIOPS),
+		etcfsVersion:       stringOr(args.EtcfsVersion, node.Version),
+		etcdVersion:        stringOr(args.EtcdVersion, node.EtcdVersion),
+		leaseTTL:           stringOr(args.LeaseTtl, node.LeaseTTL.String()),
+		githubRepo:         stringOr(args.GithubRepo, node.Repository),
+		releasesURL:        stringOr(args.ReleasesUrl, node.ReleasesURL),
+		onBootstrapFailure: stringOr(args.OnBootstrapFailure, string(node.OnBootstrapFailure)),
+		recovery:           stringOr(args.Recovery, string(node.Recovery)),
+		tags:               pulumi.StringMap{}.ToStringMapOutput(),
+	}
+	if v.availabilityZone.given {
+		in.availabilityZone = args.AvailabilityZone
+	}
+	if v.subnetID.given {
+		in.subnetID = args.SubnetId
+	}
+	if v.desiredCapacity.given {
+		in.desiredCapacity = args.DesiredCapacity
+	}
+	if v.keyName.given {
+		in.keyName = args.KeyName
+	}
+	if v.sshIngressCIDR.given {
+		in.sshIngressCIDR = args.SshIngressCidr
+	}
+	if v.instanceProfile.given {
+		in.instanceProfile = args.InstanceProfile
+	}
+	if args.Tags != nil {
+		in.tags = args.Tags.ToStringMapOutput()
+	}
+	return in
+}
+
+func stringOr(in pulumi.StringPtrInput, fallback string) pulumi.StringOutput {
+	if in == nil {
+		return pulumi.String(fallback).ToStringOutput()
+	}
+	return in.ToStringPtrOutput().ApplyT(func(value *string) string {
+		if value == nil {
+			return fallback
+		}
+		return *value
+	}).(pulumi.StringOutput)
+}
+
+func intOr(in pulumi.IntPtrInput, fallback int) pulumi.IntOutput {
+	if in == nil {
+		return pulumi.Int(fallback).ToIntOutput()
+	}
+	return in.ToIntPtrOutput().ApplyT(func(value *int) int {
+		if value == nil {
+			return fallback
+		}
+		return *value
+	}).(pulumi.IntOutput)
+}
+
+// values is ClusterArgs as far as it is known now, for the rules to judge.
+type values struct {
+	clusterName      value[string]
+	availabilityZone value[string]
+	subnetID         value[string]
+
+	minSize         value[int]
+	maxSize         value[int]
+	desiredCapacity value[int]
+
+	instanceType    value[string]
+	amiID           value[string]
+	rootVolumeSize  value[int]
+	keyName         value[string]
+	sshIngressCIDR  value[string]
+	instanceProfile value[string]
+
+	volumeSize value[int]
+	volumeIOPS value[int]
+
+	etcfsVersion       value[string]
+	etcdVersion        value[string]
+	leaseTTL           value[string]
+	githubRepo         value[string]
+	releasesURL        value[string]
+	onBootstrapFailure value[string]
+	recovery           value[string]
+
+	tags value[map[string]string]
+}
+
+// value is one input as far as it is known now.
+type value[T any] struct {
+	// given is whether the user said anything; an output that is not known yet
+	// counts as said.
+	given bool
+	// known is whether v is what will be used; a default is known.
+	known bool
+	v     T
+}
+
+// or fills in the default of an input that was not given.
+func (v value[T]) or(fallback T) value[T] {
+	if !v.given {
+		v.known, v.v = true, fallback
+	}
+	return v
+}
+
+// newValues waits for the inputs.
+func newValues(ctx context.Context, args *ClusterArgs) (*values, error) {
+	node := settings.Defaults()
+	r := &reader{ctx: ctx}
+	v := &values{
+		availabilityZone: r.text("availabilityZone", args.AvailabilityZone),
+		subnetID:         r.text("subnetId", args.SubnetId),
+
+		minSize:         r.number("minSize", args.MinSize).or(defaultMinSize),
+		maxSize:         r.number("maxSize", args.MaxSize).or(defaultMaxSize),
+		desiredCapacity: r.number("desiredCapacity", args.DesiredCapacity),
+
+		instanceType:    r.text("instanceType", args.InstanceType).or(defaultInstanceType),
+		amiID:           r.text("amiId", args.AmiId),
+		rootVolumeSize:  r.number("rootVolumeSize", args.RootVolumeSize).or(defaultRootVolumeSize),
+		keyName:         r.text("keyName", args.KeyName),
+		sshIngressCIDR:  r.text("sshIngressCidr", args.SshIngressCidr),
+		instanceProfile: r.text("instanceProfile", args.InstanceProfile),
+
+		volumeSize: r.number("volumeSize", args.VolumeSize).or(defaultVolumeSize),
+		volumeIOPS: r.number("volumeIops", args.VolumeIops).or(defaultVolumeIOPS),
+
+		etcfsVersion:       r.text("etcfsVersion", args.EtcfsVersion).or(node.Version),
+		etcdVersion:        r.text("etcdVersion", args.EtcdVersion).or(node.EtcdVersion),
+		leaseTTL:           r.text("leaseTtl", args.LeaseTtl).or(node.LeaseTTL.String()),
+		githubRepo:         r.text("githubRepo", args.GithubRepo).or(node.Repository),
+		releasesURL:        r.text("releasesUrl", args.ReleasesUrl).or(node.ReleasesURL),
+		onBootstrapFailure: r.text("onBootstrapFailure", args.OnBootstrapFailure).or(string(node.OnBootstrapFailure)),
+		recovery:           r.text("recovery", args.Recovery).or(string(node.Recovery)),
+	}
+	if args.ClusterName != nil {
+		v.clusterName = r.text("clusterName", args.ClusterName.ToStringOutput().ToStringPtrOutput())
+	}
+	if args.Tags != nil {
+		v.tags = read[map[string]string](r, "tags", args.Tags.ToStringMapOutput())
+	}
+	return v, r.err
+}
+
+// reader waits for inputs, and collects those that failed.
+type reader struct {
+	ctx context.Context //nolint:containedctx // lives for one newValues
+	err error
+}
+
+func (r *reader) text(property string, in pulumi.StringPtrInput) value[string] {
+	if in == nil {
+		return value[string]{}
+	}
+	return read[string](r, property, in.ToStringPtrOutput())
+}
+
+func (r *reader) number(property string, in pulumi.IntPtrInput) value[int] {
+	if in == nil {
+		return value[int]{}
+	}
+	return read[int](r, property, in.ToIntPtrOutput())
+}
+
+func read[T any](r *reader, property string, out pulumi.Output) value[T] {
+	result, err := internals.UnsafeAwaitOutput(r.ctx, out)
+	if err != nil {
+		r.err = errors.Join(r.err, fmt.Errorf("wait for %s: %w", property, err))
+	}
+	if !result.Known {
+		return value[T]{given: true}
+	}
+	switch v := result.Value.(type) {
+	case T:
+		return value[T]{given: true, known: true, v: v}
+	case *T:
+		if v != nil {
+			return value[T]{given: true, known: true, v: *v}
+		}
+	}
+	return value[T]{}
+}
