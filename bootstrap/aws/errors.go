@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/aws/smithy-go"
 )
@@ -64,7 +65,49 @@ var outcomes = map[string]Outcome{
 	"InvalidInstanceID.NotFound": Retry,
 	"ResourceNotFoundException":  Retry,
 
-	"VolumeInUse": Reread, // it may be in use by this very instance
+	"VolumeInUse":             Reread, // it may be in use by this very instance
+	"AttachmentLimitExceeded": Stop,   // the instance type's own limit
+}
+
+// eventual lists the codes of outcomes that are retried only because IAM and
+// EC2 are eventually consistent: when they persist they mean what they say.
+var eventual = map[string]bool{
+	"UnauthorizedOperation":       true,
+	"AccessDenied":                true,
+	"AccessDeniedException":       true,
+	"InvalidClientTokenId":        true,
+	"UnrecognizedClientException": true,
+	"InvalidVolume.NotFound":      true,
+	"InvalidInstanceID.NotFound":  true,
+	"ResourceNotFoundException":   true,
+}
+
+// Patience says when to stop trying, for a caller that repeats a call. Errors
+// that may come from eventual consistency are believed to do so for a while
+// after the first of them.
+type Patience struct {
+	// Settle is that while; zero means two minutes.
+	Settle time.Duration
+
+	since time.Time
+}
+
+// Over says whether trying again after this error is pointless.
+func (p *Patience) Over(err error) bool {
+	switch {
+	case Classify(err) == Stop:
+		return true
+	case !eventual[Code(err)]:
+		p.since = time.Time{}
+		return false
+	case p.since.IsZero():
+		p.since = time.Now()
+	}
+	settle := p.Settle
+	if settle == 0 {
+		settle = 2 * time.Minute
+	}
+	return time.Since(p.since) > settle
 }
 
 // Classify says what an error of an AWS call means. A call whose answer was
@@ -91,4 +134,13 @@ func Code(err error) string {
 		return api.ErrorCode()
 	}
 	return ""
+}
+
+// Denied says that IAM refused the call.
+func Denied(err error) bool {
+	switch Code(err) {
+	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException":
+		return true
+	}
+	return false
 }

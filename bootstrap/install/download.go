@@ -211,4 +211,3 @@ func fileSum(path string) (string, error) {
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
-
