@@ -156,7 +156,7 @@ func (v View) withUnknown() Decision {
 func (v View) takeOverByAge() Decision {
 	age := v.Now.Sub(v.Item.CreatedAt)
 	if age <= TakeoverAge {
-		return wait("the seed %s does not answer and may still come up: its item is %s old", v.Item.seed(), age)
+		return wait("the seed %s does not answer and may still come up: its item is not older than %s", v.Item.seed(), TakeoverAge)
 	}
 	return Decision{
 		Action: TakeOver, Write: v.claim(),

@@ -1,0 +1,264 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap/aws"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
+)
+
+// SeedTable holds the seed item of the cluster.
+type SeedTable interface {
+	// Read returns the item, nil when there is none, and the time by the clock
+	// that all nodes share.
+	Read(context.Context) (*membership.Item, time.Time, error)
+	// Create writes the item if there is none.
+	Create(context.Context, membership.Item) (won bool, err error)
+	// Replace writes the item if the present one is exactly old.
+	Replace(ctx context.Context, old, item membership.Item) (won bool, err error)
+}
+
+// Group lists the instances that carry the cluster's tag.
+type Group interface {
+	// Instances returns all that are pending or running, or an error: never a
+	// part of them.
+	Instances(context.Context) ([]membership.Instance, error)
+}
+
+// Etcd reads and changes the cluster that the nodes' etcd form.
+type Etcd interface {
+	Probe(ctx context.Context, ip string) etcd.Reading
+	ClusterID(ctx context.Context, ip string) (id string, learner bool, err error)
+	Members(ctx context.Context, endpoints []string) ([]membership.Member, error)
+	AddLearner(ctx context.Context, endpoints []string, peerURL string) error
+	Promote(ctx context.Context, endpoints []string, id uint64) error
+	Remove(ctx context.Context, endpoints []string, id uint64) error
+}
+
+var (
+	_ SeedTable = aws.SeedTable{}
+	_ Group     = aws.Group{}
+	_ Etcd      = etcd.Cluster{}
+)
+
+// pace is how often a node looks at its cluster. Sixteen nodes that wait for
+// one seed stay far below the request rate that EC2 allows an account.
+var pace = phase.Pace{First: 200 * time.Millisecond, Longest: 3 * time.Second}
+
+// deniedGrace is how long a refusal by IAM is taken for one that has not heard
+// of the new role yet. IAM is eventually consistent:
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html
+const deniedGrace = 2 * time.Minute
+
+// RefusedError says that this node may neither join nor form a cluster.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// observer remembers what a node has seen of its cluster since it began.
+type observer struct {
+	began        time.Time
+	healthySince map[string]time.Time // by instance ID and cluster ID
+	memberSeen   bool
+	deniedSince  time.Time
+	lastReason   string
+}
+
+// elect claims the seed as early as possible, so that the others know whom to
+// wait for while this node still installs. It changes nothing but the seed
+// item.
+func (b *Bootstrap) elect() phase.Phase {
+	elected := false
+	return phase.Phase{
+		Name:    PhaseElect,
+		Timeout: membership.TakeoverAge + membership.Patience,
+		Done: func(context.Context) (bool, error) {
+			hasData, err := b.hasEtcdData()
+			return elected || hasData, err
+		},
+		Run: func(ctx context.Context) error {
+			_, err := b.decide(ctx)
+			elected = err == nil
+			return err
+		},
+	}
+}
+
+// settled is a decision to form or to join, and the seed item on which it
+// rests.
+type settled struct {
+	membership.Decision
+	item membership.Item
+}
+
+// decide looks, decides and writes the seed item until this node is to form
+// the cluster or to join it.
+func (b *Bootstrap) decide(ctx context.Context) (settled, error) {
+	var result settled
+	err := phase.Poll(ctx, pace, func(ctx context.Context) error {
+		view, err := b.look(ctx)
+		if err != nil {
+			return b.transient(err)
+		}
+		decision := membership.Decide(view)
+		b.report(decision)
+		switch decision.Action {
+		case membership.Wait:
+			return errors.New(decision.Reason)
+		case membership.Refuse:
+			return phase.Permanent(&RefusedError{decision.Reason})
+		case membership.Form:
+			result = settled{decision, *view.Item}
+			return nil
+		case membership.Claim, membership.TakeOver, membership.Join:
+			won, err := b.write(ctx, view.Item, decision.Write)
+			if err != nil {
+				return b.transient(err)
+			}
+			if decision.Action == membership.Join && (won || !decision.MustWrite) {
+				result = settled{Decision: decision}
+				return nil
+			}
+			if !won {
+				return errors.New("another node wrote the seed item first")
+			}
+			// The claim is written; what follows rests on a fresh look.
+			return errors.New("the seed item names this node now")
+		default:
+			return phase.Permanent(fmt.Errorf("decision %d is unknown", decision.Action))
+		}
+	})
+	return result, err
+}
+
+// write replaces the item that was read, or creates it. Nothing to write is a
+// success.
+func (b *Bootstrap) write(ctx context.Context, old, item *membership.Item) (won bool, err error) {
+	switch {
+	case item == nil:
+		return true, nil
+	case old == nil:
+		return b.Seed.Create(ctx, *item)
+	default:
+		return b.Seed.Replace(ctx, *old, *item)
+	}
+}
+
+// look reads the seed item, lists the instances and probes every peer.
+func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
+	var (
+		item      *membership.Item
+		now       time.Time
+		instances []membership.Instance
+	)
+	reads, readCtx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) { item, now, err = b.Seed.Read(readCtx); return err })
+	reads.Go(func() (err error) { instances, err = b.Group.Instances(readCtx); return err })
+	if err := reads.Wait(); err != nil {
+		return membership.View{}, err
+	}
+	b.seen.deniedSince = time.Time{}
+
+	view := membership.View{
+		ClusterName: b.Settings.ClusterName,
+		Self:        b.self(),
+		Item:        item,
+		Now:         now,
+		Recovery:    b.Settings.Recovery,
+	}
+	for _, instance := range instances {
+		if instance.ID == view.Self.ID {
+			view.Listed = true
+			continue
+		}
+		view.Peers = append(view.Peers, membership.Peer{Instance: instance})
+	}
+	var probes errgroup.Group
+	for i := range view.Peers {
+		peer := &view.Peers[i]
+		probes.Go(func() error {
+			reading := b.Etcd.Probe(ctx, peer.IP)
+			peer.Health, peer.ClusterID, peer.Learner = reading.Health, reading.ClusterID, reading.Learner
+			return nil
+		})
+	}
+	_ = probes.Wait() // a probe has no error
+	b.seen.note(&view)
+	return view, nil
+}
+
+// note adds to the view what only the views before it can tell.
+func (o *observer) note(view *membership.View) {
+	now := time.Now()
+	if o.began.IsZero() {
+		o.began = now
+	}
+	view.Waited = now.Sub(o.began)
+	since := map[string]time.Time{}
+	for i := range view.Peers {
+		peer := &view.Peers[i]
+		if peer.Health != membership.Silent {
+			o.memberSeen = true
+		}
+		if peer.Health != membership.Healthy {
+			continue
+		}
+		key := peer.ID + " " + peer.ClusterID
+		first, ok := o.healthySince[key]
+		if !ok {
+			first = now
+		}
+		since[key] = first
+		peer.HealthyFor = now.Sub(first)
+	}
+	o.healthySince = since
+	view.MemberSeen = o.memberSeen
+}
+
+// transient marks the errors that waiting cannot mend.
+func (b *Bootstrap) transient(err error) error {
+	if aws.Classify(err) == aws.Stop {
+		return phase.Permanent(err)
+	}
+	if aws.Denied(err) {
+		if b.seen.deniedSince.IsZero() {
+			b.seen.deniedSince = time.Now()
+		}
+		if waited := time.Since(b.seen.deniedSince); waited > deniedGrace {
+			return phase.Permanent(fmt.Errorf("still refused after %s: %w", waited.Round(time.Second), err))
+		}
+	}
+	return err
+}
+
+// report logs a decision when it is another one than before.
+func (b *Bootstrap) report(d membership.Decision) {
+	if d.Reason == b.seen.lastReason {
+		return
+	}
+	b.seen.lastReason = d.Reason
+	b.Logger.Info("decided", "action", d.Action.String(), "reason", d.Reason)
+}
+
+// self is this node as the others list it.
+func (b *Bootstrap) self() membership.Instance {
+	return membership.Instance{ID: b.Node.InstanceID, IP: b.Node.PrivateIP, Node: true}
+}
+
+// endpointsOf are the client addresses of some nodes.
+func endpointsOf(peers []membership.Peer) []string {
+	endpoints := make([]string, len(peers))
+	for i, peer := range peers {
+		endpoints[i] = etcd.ClientURL(peer.IP)
+	}
+	slices.Sort(endpoints)
+	return endpoints
+}
