@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -75,13 +76,13 @@ func (a AutoScaling) Continue(ctx context.Context, action Action) (active bool, 
 }
 
 // untilContextEnds makes the SDK go on trying whatever can pass: contention,
-// throttling, faults of the service and of the network.
+// throttling, faults of the service and of the network. The context bounds the
+// tries, so neither their number nor the SDK's retry quota does.
 func untilContextEnds(options *autoscaling.Options) {
-	options.Retryer = retry.AddWithErrorCodes(
-		retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = 0 // no limit
-			o.MaxBackoff = 2 * time.Second
-		}),
-		(*types.ResourceContentionFault)(nil).ErrorCode(),
-	)
+	standard := retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxBackoff = 2 * time.Second
+		o.RateLimiter = ratelimit.None
+	})
+	options.Retryer = retry.AddWithMaxAttempts(
+		retry.AddWithErrorCodes(standard, (*types.ResourceContentionFault)(nil).ErrorCode()), 0)
 }

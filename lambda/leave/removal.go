@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -28,10 +27,7 @@ type removal struct {
 // or ctx ends. A refusal is not final: etcd refuses while removing the member
 // would cost the quorum, which passes when another node has joined or left.
 func (r *removal) run(ctx context.Context) error {
-	script, notOurs, err := r.script(ctx)
-	if err != nil {
-		return err
-	}
+	script, notOurs := r.script(ctx)
 	if notOurs != "" {
 		r.report.ends(Ignored, notOurs)
 		return nil
@@ -39,7 +35,7 @@ func (r *removal) run(ctx context.Context) error {
 
 	// The end of the time is only why there was no further try; the report
 	// says how the last one went.
-	_, err = backoff.Retry(ctx, func() (struct{}, error) {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		return struct{}{}, r.round(ctx, script)
 	}, backoff.WithBackOff(every(500*time.Millisecond, 4*time.Second)), backoff.WithMaxElapsedTime(0))
 	if r.report.Outcome == "" {
@@ -88,7 +84,7 @@ func (r *removal) round(ctx context.Context, script string) error {
 
 // script is the command that a survivor runs. It also tells why there is
 // nothing to do when the instance turns out to be another cluster's.
-func (r *removal) script(ctx context.Context) (script, notOurs string, err error) {
+func (r *removal) script(ctx context.Context) (script, notOurs string) {
 	instance, found, err := r.handler.Instances.Lookup(ctx, r.instance)
 	switch {
 	case err != nil:
@@ -97,18 +93,13 @@ func (r *removal) script(ctx context.Context) (script, notOurs string, err error
 	case !found:
 		r.report.note("EC2 does not know the instance any more")
 	case instance.Cluster != "" && instance.Cluster != r.handler.Config.Cluster:
-		return "", fmt.Sprintf("the instance is tagged as one of cluster %q, not %q", instance.Cluster, r.handler.Config.Cluster), nil
+		return "", fmt.Sprintf("the instance is tagged as one of cluster %q, not %q", instance.Cluster, r.handler.Config.Cluster)
 	}
 	script = "etcfs-bootstrap remove-member --instance-id " + quote(r.instance)
-	if instance.Address == "" {
-		return script, "", nil
+	if r.report.Address = instance.Address; instance.Address != "" {
+		script += " --address " + quote(instance.Address)
 	}
-	address, err := netip.ParseAddr(instance.Address)
-	if err != nil {
-		return "", "", fmt.Errorf("read the instance's address: %w", err)
-	}
-	r.report.Address = address.String()
-	return script + " --address " + quote(address.String()), "", nil
+	return script, ""
 }
 
 // survivors lists the nodes that stay in the order they are asked: those whose
