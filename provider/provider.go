@@ -32,7 +32,6 @@ func New(programs artifact.Bundle) (p.Provider, error) {
 		WithNamespace("etcfs").
 		WithHomepage(repository).
 		WithRepository(repository).
-		WithLicense("Apache-2.0").
 		WithPluginDownloadURL("github://api.github.com/etcfs/pulumi-etcfs").
 		WithKeywords("category/infrastructure", "kind/component", "etcfs", "aws").
 		WithLanguageMap(languages).

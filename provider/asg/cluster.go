@@ -29,7 +29,7 @@ type Cluster struct { //nolint:staticcheck // spelt as in the generated Go SDK: 
 	AutoScalingGroupName      pulumi.StringOutput `pulumi:"autoScalingGroupName"`
 	VolumeId                  pulumi.StringOutput `pulumi:"volumeId"`
 	SeedTableName             pulumi.StringOutput `pulumi:"seedTableName"`
-	SecurityGroupId           pulumi.StringOutput `pulumi:"securityGroupId"` 
+	SecurityGroupId           pulumi.StringOutput `pulumi:"securityGroupId"`
 	LaunchTemplateId          pulumi.StringOutput `pulumi:"launchTemplateId"`
 	LaunchTemplateVersion     pulumi.IntOutput    `pulumi:"launchTemplateVersion"`
 	GracefulLeaveFunctionName pulumi.StringOutput `pulumi:"gracefulLeaveFunctionName"`
@@ -37,7 +37,7 @@ type Cluster struct { //nolint:staticcheck // spelt as in the generated Go SDK: 
 	InstanceProfileName       pulumi.StringOutput `pulumi:"instanceProfileName"`
 	BucketName                pulumi.StringOutput `pulumi:"bucketName"`
 	AvailabilityZone          pulumi.StringOutput `pulumi:"availabilityZone"`
-	VpcId                     pulumi.StringOutput `pulumi:"vpcId"`   
+	VpcId                     pulumi.StringOutput `pulumi:"vpcId"`
 	SubnetId                  pulumi.StringOutput `pulumi:"subnetId"`
 }
 
