@@ -98,7 +98,8 @@ func (b *builder) nodeStatements(at place, s storage, a artifacts) []statement {
 			actions:   []string{"s3:GetObject"},
 			resources: []pulumi.StringInput{pulumi.Sprintf("%s/%s", a.bucket.Arn, objectKey(a.programs.Bootstrap.SHA256))},
 		},
-		// A node whose bootstrap failed asks to be replaced.
+		// A node whose bootstrap failed asks to be replaced. A node that removes a
+		// member looks whether it, or the other, is terminating.
 		{
 			id:        "ReportHealth",
 			actions:   []string{"autoscaling:SetInstanceHealth"},

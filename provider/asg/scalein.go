@@ -149,7 +149,7 @@ func (b *builder) functionStatements(at place, logs *cloudwatch.LogGroup) []stat
 		},
 		{
 			id:        "FindSurvivors",
-			actions:   []string{"ec2:DescribeInstances"},
+			actions:   []string{"autoscaling:DescribeAutoScalingInstances", "ec2:DescribeInstances", "ssm:DescribeInstanceInformation"},
 			resources: anyResource,
 		},
 		// The document belongs to AWS and has no tags; the instances must be this
@@ -167,7 +167,7 @@ func (b *builder) functionStatements(at place, logs *cloudwatch.LogGroup) []stat
 		},
 		{
 			id:        "FollowCommand",
-			actions:   []string{"ssm:CancelCommand", "ssm:DescribeInstanceInformation", "ssm:GetCommandInvocation"},
+			actions:   []string{"ssm:GetCommandInvocation"},
 			resources: anyResource,
 		},
 		{
