@@ -449,7 +449,7 @@ func TestItems(t *testing.T) {
 	for expression, message := range map[string]string{
 		"SET cluster_name = :v":         "This attribute is part of the key",
 		"SET a = :v, a = :v":            "overlap",
-		"SET a = absent, b = :v":       "refers to an attribute that does not exist",
+		"SET a = absent, b = :v":        "refers to an attribute that does not exist",
 		"ADD n :v":                      "Syntax error",
 		"SET a = :v SET b = :v":         "can only be used once",
 		"SET a = if_not_exists(b, :v)":  "Syntax error",
