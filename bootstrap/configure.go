@@ -282,18 +282,6 @@ RestartSec=15
 WantedBy=multi-user.target
 `
 
-// environmentFile renders variables for systemd's EnvironmentFile.
-func environmentFile(variables []string) string {
-	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	var file strings.Builder
-	file.WriteString(generated)
-	for _, variable := range variables {
-		name, value, _ := strings.Cut(variable, "=")
-		fmt.Fprintf(&file, "%s=\"%s\"\n", name, quote.Replace(value))
-	}
-	return file.String()
-}
-
 // flags are the flags that an installed daemon lists in its --help.
 type flags map[string]bool
 

@@ -47,9 +47,13 @@ func Phases() []string {
 }
 
 // Run boots the node. It may be called again at any point: after a crash, after
-// a reboot, or by hand on a node that works. Its error is a *[phase.Error].
+// a reboot, or by hand on a node that works. The *[phase.Error] of a failure
+// is in its error's chain.
 func (b *Bootstrap) Run(ctx context.Context) error {
-	return phase.Runner{Logger: b.Logger}.Run(ctx, b.sequence()...)
+	if err := (phase.Runner{Logger: b.Logger}).Run(ctx, b.sequence()...); err != nil {
+		return b.failed(ctx, err)
+	}
+	return b.complete()
 }
 
 // RunPhase runs one phase by name, after identify, which every other phase

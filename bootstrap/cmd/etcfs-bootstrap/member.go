@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/spf13/cobra"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/aws"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
+)
+
+func (p *program) removeMemberCommand() *cobra.Command {
+	var instanceID, address string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "remove-member --instance-id ID",
+		Short: "Remove the etcd member of another instance, as scale-in does",
+		Long: "Removes the etcd member of another instance through this node's etcd, and prints\n" +
+			"what became of it as one line of JSON. etcd refuses a removal that would cost the\n" +
+			"cluster its quorum. An instance without a member is a success.\n\n" + exitHelp,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if instanceID == "" {
+				return &usageError{errors.New("--instance-id is missing")}
+			}
+			if address != "" {
+				if _, err := netip.ParseAddr(address); err != nil {
+					return &usageError{err}
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			cfg, err := awsConfig(ctx, "") // no call here is to a Region
+			if err != nil {
+				return err
+			}
+			self, err := aws.Metadata{API: imds.NewFromConfig(cfg)}.Identity(ctx)
+			if err != nil {
+				return err
+			}
+			removal, err := bootstrap.RemoveMember(ctx, etcd.Cluster{}, bootstrap.Node(self), instanceID, address)
+			if err != nil {
+				return err
+			}
+			if err := json.NewEncoder(p.stdout).Encode(removal); err != nil {
+				return err
+			}
+			if removal.Result == bootstrap.Refused {
+				return statusError(exitRefused)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&instanceID, "instance-id", "", "the instance whose member leaves (required)")
+	cmd.Flags().StringVar(&address, "address", "", "its private address, to find a member that has never started")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to try")
+	return cmd
+}
