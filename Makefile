@@ -28,7 +28,7 @@ tools: ## Print the folder of pulumi, its language hosts, etcd and etcdctl; buil
 
 .PHONY: sdk
 sdk: ## Generate the schema and the SDKs from the component
-	go generate ./sdk
+	go run ./provider/cmd/generate
 
 # The tests, the benchmarks and the demo run the binaries in bin/, and find the
 # tools by this variable. Results are not cached: the go command does not see
