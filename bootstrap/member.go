@@ -343,16 +343,30 @@ func (b *Bootstrap) changed(what string, member membership.Member, err error) er
 
 // removeDead removes one member whose instance is gone. An incomplete list of
 // instances is an error of Instances or lacks this node; then nobody is dead.
+// The list is eventually consistent, so a member that still answers is not
+// dead either, whatever the list says.
 func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members []membership.Member) (removed bool, err error) {
 	instances, err := b.Group.Instances(ctx)
 	if err != nil {
 		return false, b.transient(err)
 	}
-	dead := membership.Dead(members, instances, b.self())
-	if len(dead) == 0 {
-		return false, nil
+	for _, member := range membership.Dead(members, instances, b.self()) {
+		if b.answers(ctx, member, instances) {
+			b.Logger.Warn("a member answers although its instance is not listed", "member", member.String())
+			continue
+		}
+		return true, b.changed("remove a dead member", member, b.Etcd.Remove(ctx, endpoints, member.ID))
 	}
-	return true, b.changed("remove a dead member", dead[0], b.Etcd.Remove(ctx, endpoints, dead[0].ID))
+	return false, nil
+}
+
+// answers says whether anything answers at an address of a member that no
+// listed instance has; what answers at a listed one's is that instance.
+func (b *Bootstrap) answers(ctx context.Context, member membership.Member, instances []membership.Instance) bool {
+	return slices.ContainsFunc(member.Hosts(), func(ip string) bool {
+		listed := slices.ContainsFunc(instances, func(i membership.Instance) bool { return i.IP == ip })
+		return !listed && b.Etcd.Probe(ctx, ip).Health != membership.Silent
+	})
 }
 
 // giveUp takes back a join that did not succeed: a member that never voted is

@@ -57,13 +57,19 @@ func (m Member) Of(instanceID, ip string) bool {
 	return false
 }
 
-// at says whether one of the member's peer URLs has exactly this host.
-func (m Member) at(ip string) bool {
-	return slices.ContainsFunc(m.PeerURLs, func(raw string) bool {
-		u, err := url.Parse(raw)
-		return err == nil && u.Hostname() == ip
-	})
+// Hosts are the hosts of the member's peer URLs.
+func (m Member) Hosts() []string {
+	var hosts []string
+	for _, raw := range m.PeerURLs {
+		if u, err := url.Parse(raw); err == nil {
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	return hosts
 }
+
+// at says whether one of the member's peer URLs has exactly this host.
+func (m Member) at(ip string) bool { return slices.Contains(m.Hosts(), ip) }
 
 // identifiable says whether the member's instance can be told at all. One with
 // a name of another form was put there by a person and is nobody's to remove.

@@ -1,0 +1,634 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/smithy-go"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
+)
+
+// world is a cluster's surroundings in memory: the seed item, the list of
+// instances, the network and an etcd reduced to its membership. The nodes in it
+// run the real elect and member phases, on a clock that synctest owns, so a
+// history of an hour takes milliseconds. Every call of a node may be slow, may
+// lose its answer, and may be the last one before the machine dies.
+type world struct {
+	t    *testing.T
+	rng  *rand.Rand
+	root string
+
+	mu       sync.Mutex
+	item     *membership.Item
+	machines []*machine
+	clusters map[string]*cluster
+	cut      map[[2]string]bool // by instance ID, both ways
+	trouble  float64            // how much goes wrong, 0 to 1
+
+	daemons  map[string]bool // clusters on which a daemon was started
+	problems []string
+}
+
+type cluster struct {
+	id      string
+	members []membership.Member
+}
+
+// machine is one instance. It outlives the bootstrap processes on it.
+type machine struct {
+	membership.Instance
+	world   *world
+	root    string
+	listed  bool
+	visible time.Time // from when on the list of instances has it
+	unit    string
+
+	running bool   // its etcd
+	cluster string // what its etcd has on disk
+	member  uint64
+
+	kill context.CancelFunc // ends its bootstrap process
+	dead bool               // that process is gone: its calls have no effect
+	done chan struct{}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	return &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, seed)), root: t.TempDir(),
+		clusters: map[string]*cluster{}, cut: map[[2]string]bool{}, daemons: map[string]bool{},
+	}
+}
+
+// between waits as a network, a loaded machine or a paused one does.
+func (w *world) between() {
+	w.mu.Lock()
+	pause := time.Duration(w.rng.IntN(100)) * time.Millisecond
+	if w.rng.Float64() < w.trouble {
+		pause = time.Duration(w.rng.IntN(5000)) * time.Millisecond
+		switch w.rng.IntN(20) {
+		case 0:
+			pause = time.Duration(w.rng.IntN(1200)) * time.Second
+		case 1, 2:
+			pause = time.Duration(w.rng.IntN(60)) * time.Second
+		}
+	}
+	w.mu.Unlock()
+	time.Sleep(pause)
+}
+
+var errGone = errors.New("this process is dead")
+
+// call performs an outside call of a machine's bootstrap process.
+func call[T any](m *machine, lost error, effect func() (T, error)) (T, error) {
+	var zero T
+	m.world.between()
+	m.world.mu.Lock()
+	if m.dead {
+		m.world.mu.Unlock()
+		return zero, errGone
+	}
+	result, err := effect()
+	answered := m.world.rng.Float64() >= m.world.trouble/5
+	m.world.mu.Unlock()
+	m.world.between()
+	if !answered {
+		return zero, lost
+	}
+	return result, err
+}
+
+// The errors of an answer that never arrived, as the two clients give them.
+var (
+	lostByAWS  = &smithy.OperationError{ServiceID: "test", OperationName: "any", Err: io.ErrUnexpectedEOF}
+	lostByEtcd = errors.New("rpc error: code = Unavailable desc = connection closed")
+)
+
+// Seed table.
+
+type seedOf struct{ *machine }
+
+func (s seedOf) Read(context.Context) (*membership.Item, time.Time, error) {
+	item, err := call(s.machine, lostByAWS, func() (*membership.Item, error) {
+		if s.world.item == nil {
+			return nil, nil
+		}
+		item := *s.world.item
+		return &item, nil
+	})
+	return item, time.Now().Truncate(time.Second), err
+}
+
+func (s seedOf) Create(_ context.Context, item membership.Item) (bool, error) {
+	return s.put(item, func() bool { return s.world.item == nil })
+}
+
+func (s seedOf) Replace(_ context.Context, old, item membership.Item) (bool, error) {
+	return s.put(item, func() bool { return s.world.item != nil && *s.world.item == old })
+}
+
+func (s seedOf) put(item membership.Item, condition func() bool) (bool, error) {
+	return call(s.machine, lostByAWS, func() (bool, error) {
+		if condition() {
+			s.world.item = &item
+			return true, nil
+		}
+		return s.world.item != nil && *s.world.item == item, nil
+	})
+}
+
+// List of instances.
+
+type groupOf struct{ *machine }
+
+func (g groupOf) Instances(context.Context) ([]membership.Instance, error) {
+	return call(g.machine, lostByAWS, func() ([]membership.Instance, error) {
+		var list []membership.Instance
+		for _, m := range g.world.machines {
+			if m.listed && !time.Now().Before(m.visible) {
+				list = append(list, m.Instance)
+			}
+		}
+		return list, nil
+	})
+}
+
+// etcd, reduced to its membership.
+
+type etcdOf struct{ *machine }
+
+func (w *world) at(ip string) *machine {
+	for _, m := range slices.Backward(w.machines) {
+		if m.IP == ip {
+			return m
+		}
+	}
+	return nil
+}
+
+func (w *world) reaches(a, b *machine) bool { return a == b || !w.cut[[2]string{a.ID, b.ID}] }
+
+// quorate says whether the machine's etcd reaches a majority of the voters.
+func (w *world) quorate(m *machine) bool {
+	c := w.clusters[m.cluster]
+	voters, up := 0, 0
+	for _, member := range c.members {
+		if member.Learner {
+			continue
+		}
+		voters++
+		if other := w.holder(c, member.ID); other != nil && other.running && w.reaches(m, other) {
+			up++
+		}
+	}
+	return up > voters/2
+}
+
+func (w *world) holder(c *cluster, id uint64) *machine {
+	for _, m := range w.machines {
+		if m.cluster == c.id && m.member == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (c *cluster) member(id uint64) *membership.Member {
+	for i := range c.members {
+		if c.members[i].ID == id {
+			return &c.members[i]
+		}
+	}
+	return nil
+}
+
+func (e etcdOf) Probe(_ context.Context, ip string) etcd.Reading {
+	reading, _ := call(e.machine, nil, func() (etcd.Reading, error) {
+		m := e.world.at(ip)
+		if m == nil || !m.running || !e.world.reaches(e.machine, m) {
+			return etcd.Reading{}, nil
+		}
+		if !e.world.quorate(m) {
+			return etcd.Reading{Health: membership.Answering}, nil
+		}
+		member := e.world.clusters[m.cluster].member(m.member)
+		return etcd.Reading{Health: membership.Healthy, ClusterID: m.cluster, Learner: member != nil && member.Learner}, nil
+	})
+	return reading
+}
+
+func (e etcdOf) ClusterID(_ context.Context, ip string) (string, bool, error) {
+	id, err := call(e.machine, lostByEtcd, func() (string, error) {
+		m := e.world.at(ip)
+		if m == nil || !m.running || !e.world.reaches(e.machine, m) {
+			return "", errors.New("connection refused")
+		}
+		return m.cluster, nil
+	})
+	return id, false, err
+}
+
+// through finds an endpoint whose etcd can serve.
+func (e etcdOf) through(endpoints []string) (*cluster, error) {
+	for _, endpoint := range endpoints {
+		for _, m := range e.world.machines {
+			if etcd.ClientURL(m.IP) == endpoint && m.running && e.world.reaches(e.machine, m) && e.world.quorate(m) {
+				return e.world.clusters[m.cluster], nil
+			}
+		}
+	}
+	return nil, errors.New("no endpoint serves")
+}
+
+func (e etcdOf) Members(_ context.Context, endpoints []string) ([]membership.Member, error) {
+	return call(e.machine, lostByEtcd, func() ([]membership.Member, error) {
+		c, err := e.through(endpoints)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Clone(c.members), nil
+	})
+}
+
+func (e etcdOf) change(endpoints []string, change func(*cluster) error) error {
+	_, err := call(e.machine, lostByEtcd, func() (struct{}, error) {
+		c, err := e.through(endpoints)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, change(c)
+	})
+	return err
+}
+
+func (e etcdOf) AddLearner(_ context.Context, endpoints []string, peerURL string) error {
+	return e.change(endpoints, func(c *cluster) error {
+		for _, member := range c.members {
+			switch {
+			case slices.Contains(member.PeerURLs, peerURL):
+				return rpctypes.ErrPeerURLExist
+			case member.Learner:
+				return rpctypes.ErrTooManyLearners
+			}
+			if m := e.world.holder(c, member.ID); m == nil || !m.running {
+				return rpctypes.ErrUnhealthy
+			}
+		}
+		c.members = append(c.members, membership.Member{ID: e.world.rng.Uint64(), PeerURLs: []string{peerURL}, Learner: true})
+		return nil
+	})
+}
+
+func (e etcdOf) Promote(_ context.Context, endpoints []string, id uint64) error {
+	return e.change(endpoints, func(c *cluster) error {
+		member := c.member(id)
+		switch m := e.world.holder(c, id); {
+		case member == nil:
+			return rpctypes.ErrMemberNotFound
+		case !member.Learner:
+			return rpctypes.ErrMemberNotLearner
+		case m == nil || !m.running:
+			return rpctypes.ErrMemberLearnerNotReady
+		}
+		member.Learner = false
+		return nil
+	})
+}
+
+func (e etcdOf) Remove(_ context.Context, endpoints []string, id uint64) error {
+	return e.change(endpoints, func(c *cluster) error {
+		member := c.member(id)
+		if member == nil {
+			return rpctypes.ErrMemberNotFound
+		}
+		if !member.Learner {
+			voters, up := 0, 0
+			for _, other := range c.members {
+				if other.Learner || other.ID == id {
+					continue
+				}
+				voters++
+				if m := e.world.holder(c, other.ID); m != nil && m.running {
+					up++
+				}
+			}
+			if up <= voters/2 {
+				return rpctypes.ErrUnhealthy
+			}
+		}
+		if m := e.world.holder(c, id); m != nil && m.running && m.listed && m != e.machine {
+			e.world.problem("%s removed %s, which is alive", e.ID, member)
+		}
+		c.members = slices.DeleteFunc(c.members, func(m membership.Member) bool { return m.ID == id })
+		if m := e.world.holder(c, id); m != nil {
+			m.running = false // etcd stops itself once it learns of its removal
+		}
+		return nil
+	})
+}
+
+// Service manager: etcd as far as its start-up rules matter.
+
+type unitsOf struct{ *machine }
+
+func (u unitsOf) Installed(files ...systemd.File) (bool, error) {
+	return u.unit == files[0].Content, nil
+}
+
+func (u unitsOf) Install(_ context.Context, files ...systemd.File) error {
+	_, err := call(u.machine, errGone, func() (struct{}, error) {
+		u.unit = files[0].Content
+		return struct{}{}, nil
+	})
+	return err
+}
+
+var etcdFlagPattern = regexp.MustCompile(`--([a-z-]+)=(\S+)`)
+
+func (u unitsOf) StartNoBlock(context.Context, string) error {
+	_, err := call(u.machine, nil, func() (struct{}, error) {
+		u.startEtcd()
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (m *machine) startEtcd() {
+	if m.running {
+		return
+	}
+	if data, err := os.ReadFile(m.log()); err == nil {
+		if _, err := fmt.Sscan(string(data), &m.cluster, &m.member); err != nil {
+			m.world.problem("read the log of %s: %v", m.ID, err)
+		}
+		m.running = m.world.clusters[m.cluster].member(m.member) != nil
+		return
+	}
+	flags := map[string]string{}
+	for _, match := range etcdFlagPattern.FindAllStringSubmatch(m.unit, -1) {
+		flags[match[1]] = match[2]
+	}
+	name, url := flags["name"], flags["initial-advertise-peer-urls"]
+	switch flags["initial-cluster-state"] {
+	case "new":
+		hash := fnv.New64()
+		_, _ = fmt.Fprint(hash, flags["initial-cluster"], flags["initial-cluster-token"])
+		id := fmt.Sprintf("%x", hash.Sum64())
+		if m.world.clusters[id] != nil {
+			m.world.problem("%s formed cluster %s, which exists", m.ID, id)
+		}
+		m.world.clusters[id] = &cluster{id: id, members: []membership.Member{{ID: 1, Name: name, PeerURLs: []string{url}}}}
+		m.boots(id, 1)
+	case "existing":
+		for _, c := range m.world.clusters {
+			for i := range c.members {
+				member := &c.members[i]
+				if slices.Contains(member.PeerURLs, url) && !member.Started() &&
+					membership.InitialCluster(c.members, name, url) == flags["initial-cluster"] {
+					member.Name = name
+					m.boots(c.id, member.ID)
+					return
+				}
+			}
+		}
+	}
+}
+
+func (m *machine) boots(clusterID string, member uint64) {
+	m.cluster, m.member, m.running = clusterID, member, true
+	data := fmt.Sprint(clusterID, " ", member)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(m.log()), 0o755), os.WriteFile(m.log(), []byte(data), 0o644)); err != nil {
+		m.world.problem("write the log of %s: %v", m.ID, err)
+	}
+}
+
+// log is the etcd write-ahead log on the machine's disk: here, just whose it is.
+func (m *machine) log() string { return filepath.Join(m.root, settings.EtcdWALDir, "0.wal") }
+
+func (u unitsOf) Stop(context.Context, string) error {
+	_, err := call(u.machine, nil, func() (struct{}, error) {
+		u.running = false
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (u unitsOf) State(context.Context, string) (systemd.State, error) {
+	return call(u.machine, nil, func() (systemd.State, error) {
+		if u.running {
+			return systemd.State{Active: "active"}, nil
+		}
+		return systemd.State{Active: "failed"}, nil
+	})
+}
+
+// What happens in the world.
+
+func (w *world) problem(format string, args ...any) {
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+func (w *world) launch() *machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := fmt.Sprintf("i-%017x", len(w.machines)+1)
+	ip := fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12))
+	for slices.ContainsFunc(w.machines, func(m *machine) bool { return m.listed && m.IP == ip }) {
+		ip = fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12)) // addresses are reused
+	}
+	m := &machine{
+		Instance: membership.Instance{ID: id, IP: ip, Launched: time.Now(), Node: true},
+		world:    w, root: filepath.Join(w.root, id), listed: true,
+		visible: time.Now().Add(time.Duration(w.rng.IntN(20)) * time.Second),
+	}
+	w.machines = append(w.machines, m)
+	return m
+}
+
+// boot runs the two phases on a machine in a process of its own.
+func (m *machine) boot() {
+	ctx, cancel := context.WithCancel(m.world.t.Context())
+	m.kill, m.dead, m.done = cancel, false, make(chan struct{})
+	b := &Bootstrap{
+		Settings: settings.Settings{ClusterName: "demo"},
+		Node:     Node{InstanceID: m.ID, PrivateIP: m.IP},
+		Root:     m.root, Logger: slog.New(slog.DiscardHandler),
+		Seed: seedOf{m}, Group: groupOf{m}, Etcd: etcdOf{m}, Units: unitsOf{m},
+	}
+	go func() {
+		defer close(m.done)
+		runner := phase.Runner{Logger: b.Logger}
+		if err := runner.Run(ctx, phase.Stage{b.elect()}, phase.Stage{b.member()}); err != nil {
+			return
+		}
+		m.world.mu.Lock()
+		defer m.world.mu.Unlock()
+		if !m.dead {
+			m.world.daemons[m.cluster] = true
+		}
+	}()
+}
+
+// crash ends the bootstrap process, and etcd with it when the machine reboots
+// or is gone. It returns once nothing of the process runs.
+func (w *world) crash(m *machine, etcdToo, terminated bool) {
+	w.mu.Lock()
+	m.dead = true
+	if etcdToo {
+		m.running = false
+	}
+	if terminated {
+		m.listed = false
+	}
+	w.mu.Unlock()
+	m.kill()
+	<-m.done
+}
+
+func (w *world) setLink(a, b *machine, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut[[2]string{a.ID, b.ID}], w.cut[[2]string{b.ID, a.ID}] = cut, cut
+}
+
+// alive lists the machines that exist.
+func (w *world) alive() []*machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.machines), func(m *machine) bool { return !m.listed })
+}
+
+func (w *world) pick(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rng.IntN(n)
+}
+
+var histories = flag.Int("histories", 200, "how many histories TestHistories plays; each has its number as seed")
+
+// TestHistories lets nodes boot, crash, pause, lose answers, reboot, leave and
+// come, on a network that breaks, and asserts what may never happen: daemons on
+// two clusters for one volume, and the removal of a live member. In the end,
+// with the trouble over, new nodes must get in if the cluster has its quorum.
+func TestHistories(t *testing.T) {
+	for seed := range uint64(*histories) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { history(t, seed) })
+		})
+	}
+}
+
+func history(t *testing.T, seed uint64) {
+	w := newWorld(t, seed)
+	w.trouble = float64(w.pick(4)) / 8
+	for range 1 + w.pick(4) {
+		w.launch().boot()
+	}
+	for range 10 + w.pick(30) {
+		time.Sleep(time.Duration(w.pick(120)) * time.Second)
+		alive := w.alive()
+		if len(alive) == 0 {
+			w.launch().boot()
+			continue
+		}
+		m := alive[w.pick(len(alive))]
+		switch w.pick(8) {
+		case 0: // scale out
+			if len(alive) < 7 {
+				w.launch().boot()
+			}
+		case 1: // hard kill
+			w.crash(m, true, true)
+		case 2: // reboot
+			w.crash(m, true, false)
+			m.boot()
+		case 3: // the bootstrap process dies and is started again
+			w.crash(m, false, false)
+			m.boot()
+		case 4:
+			w.setLink(m, alive[w.pick(len(alive))], true)
+		default:
+			w.setLink(m, alive[w.pick(len(alive))], false)
+		}
+	}
+	w.judge(t)
+
+	// The trouble is over: whoever has not got in yet does, if anybody can, and
+	// one more node clears away the dead.
+	w.mu.Lock()
+	w.trouble, w.cut = 0, map[[2]string]bool{}
+	w.mu.Unlock()
+	for _, m := range w.alive() {
+		w.crash(m, false, false)
+		m.boot()
+	}
+	time.Sleep(time.Hour)
+	w.launch().boot()
+	time.Sleep(time.Hour)
+	w.judge(t)
+	w.judgeAdmission(t)
+	for _, m := range w.alive() {
+		w.crash(m, false, false)
+	}
+}
+
+func (w *world) judge(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.daemons) > 1 {
+		t.Errorf("daemons were started on %d clusters of one volume: %v", len(w.daemons), w.daemons)
+	}
+	if len(w.problems) > 0 {
+		t.Error(strings.Join(w.problems, "\n"))
+	}
+}
+
+// judgeAdmission asserts that a cluster with a quorum has taken everybody in,
+// and let go of everybody who is gone.
+func (w *world) judgeAdmission(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	serving := slices.IndexFunc(w.machines, func(m *machine) bool { return m.listed && m.running && w.quorate(m) })
+	if serving < 0 {
+		return
+	}
+	c := w.clusters[w.machines[serving].cluster]
+	var got, want []string
+	for _, m := range w.machines {
+		if m.listed {
+			want = append(want, membership.NodeID("demo", m.ID))
+		}
+	}
+	for _, member := range c.members {
+		if !member.Learner {
+			got = append(got, member.Name)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("voting members are %v, want %v", got, want)
+	}
+}
