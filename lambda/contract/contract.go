@@ -55,6 +55,10 @@ const (
 	// CommandLimit is how long one survivor has to remove the member before the
 	// next one is asked.
 	CommandLimit = 15 * time.Second
+
+	// RemovalLimit is how long the survivor's command itself tries. It ends
+	// before CommandLimit, so that its reason gets back in time.
+	RemovalLimit = 12 * time.Second
 )
 
 // Times of AWS that the above must suit.

@@ -29,6 +29,9 @@ func TestTwoSlowSurvivorsLeaveTimeForAThird(t *testing.T) {
 	if need := 3 * contract.CommandLimit; need > work {
 		t.Errorf("three survivors take up to %s, more than the %s that an invocation works", need, work)
 	}
+	if contract.RemovalLimit >= contract.CommandLimit {
+		t.Errorf("the command tries for %s, no less than the %s until it is given up", contract.RemovalLimit, contract.CommandLimit)
+	}
 	if contract.ReportReserve >= contract.CompletionReserve {
 		t.Errorf("ReportReserve %s leaves nothing of CompletionReserve %s", contract.ReportReserve, contract.CompletionReserve)
 	}

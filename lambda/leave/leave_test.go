@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	withAddress    = "etcfs-bootstrap remove-member --instance-id 'i-00000000000000001' --address '10.0.0.1'"
-	withoutAddress = "etcfs-bootstrap remove-member --instance-id 'i-00000000000000001'"
+	withAddress    = "etcfs-bootstrap remove-member --timeout 12s --instance-id 'i-00000000000000001' --address '10.0.0.1'"
+	withoutAddress = "etcfs-bootstrap remove-member --timeout 12s --instance-id 'i-00000000000000001'"
 )
 
 var errDenied = errors.New("AccessDeniedException: not authorized")

@@ -95,7 +95,7 @@ func (r *removal) script(ctx context.Context) (script, notOurs string) {
 	case instance.Cluster != "" && instance.Cluster != r.handler.Config.Cluster:
 		return "", fmt.Sprintf("the instance is tagged as one of cluster %q, not %q", instance.Cluster, r.handler.Config.Cluster)
 	}
-	script = "etcfs-bootstrap remove-member --instance-id " + quote(r.instance)
+	script = fmt.Sprintf("etcfs-bootstrap remove-member --timeout %s --instance-id %s", contract.RemovalLimit, quote(r.instance))
 	if r.report.Address = instance.Address; instance.Address != "" {
 		script += " --address " + quote(instance.Address)
 	}

@@ -88,7 +88,7 @@ func TestDuplicateEventsEndToEnd(t *testing.T) {
 			t.Errorf("invocation %d logged %+v, want %+v", i, line, want)
 		}
 	}
-	if want := "etcfs-bootstrap remove-member --instance-id '" + victim + "' --address '10.0.0.1'"; aws.script() != want {
+	if want := "etcfs-bootstrap remove-member --timeout 12s --instance-id '" + victim + "' --address '10.0.0.1'"; aws.script() != want {
 		t.Errorf("the survivor ran %s\nwant %s", aws.script(), want)
 	}
 }
@@ -228,11 +228,14 @@ func start(t testing.TB, runtime *runtimeAPI, endpoint string, overrides map[str
 		f.err = f.command.Wait()
 		close(f.done)
 	}()
-	t.Cleanup(func() {
-		_ = f.command.Process.Kill() // it may have ended by itself
-		<-f.done
-	})
+	t.Cleanup(f.kill)
 	return f
+}
+
+// kill ends the process, unless it has ended by itself.
+func (f *function) kill() {
+	_ = f.command.Process.Kill()
+	<-f.done
 }
 
 func (f *function) Write(p []byte) (int, error) {
