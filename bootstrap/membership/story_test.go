@@ -1,0 +1,184 @@
+package membership_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
+)
+
+// TestStories tells every file of testdata; -rewrite records what the code says
+// now. A story is what a node sees, in lines, and what it decides:
+//
+//	decide              the election, out of
+//	  item forming i-a 10.0.0.1 age=30s [cluster=ID]     (unknown, forming, formed)
+//	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [learner] [other]
+//	  unlisted, seen, reform, waited=11m
+//	dead                the dead members, out of
+//	  member NAME|- 10.0.0.1 [learner]
+//	  instance i-a 10.0.0.1
+//	next                a joiner's next step, out of members and
+//	  data              its etcd has started before
+//
+// The node itself is always i-…0e5, at 10.0.0.5; short IDs stand for full ones.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s := parse(t, d)
+			switch d.Cmd {
+			case "decide":
+				return tellDecision(s)
+			case "dead":
+				return tellMembers(membership.Dead(s.members, s.instances, s.view.Self))
+			case "next":
+				step, member := membership.Next(s.members, "demo-"+s.view.Self.ID, "http://10.0.0.5:2380", s.data)
+				if member.ID == 0 {
+					return step.String() + "\n"
+				}
+				return step.String() + " " + short(member.String()) + "\n"
+			case "initial-cluster":
+				return short(strings.ReplaceAll(membership.InitialCluster(s.members, "demo-"+s.view.Self.ID, "http://10.0.0.5:2380"), ",", "\n")) + "\n"
+			default:
+				d.Fatalf(t, "unknown command %q", d.Cmd)
+				return ""
+			}
+		})
+	})
+}
+
+type story struct {
+	view      membership.View
+	members   []membership.Member
+	instances []membership.Instance
+	data      bool
+}
+
+var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+const zeros = "00000000000000"
+
+func full(id string) string { return strings.Replace(id, "i-", "i-"+zeros, 1) }
+
+func short(text string) string { return strings.ReplaceAll(text, zeros, "") }
+
+func parse(t *testing.T, d *datadriven.TestData) story {
+	t.Helper()
+	s := story{view: membership.View{
+		ClusterName: "demo", Listed: true, Now: now,
+		Self: membership.Instance{ID: full("i-0e5"), IP: "10.0.0.5", Launched: now.Add(-time.Minute), Node: true},
+	}}
+	for line := range strings.Lines(d.Input) {
+		words := strings.Fields(line)
+		options := map[string]string{}
+		var plain []string
+		for _, word := range words {
+			name, value, ok := strings.Cut(word, "=")
+			if ok {
+				options[name] = value
+			} else {
+				plain = append(plain, word)
+			}
+		}
+		duration := func(name string) time.Duration {
+			if options[name] == "" {
+				return 0
+			}
+			parsed, err := time.ParseDuration(options[name])
+			if err != nil {
+				d.Fatalf(t, "%s: %v", line, err)
+			}
+			return parsed
+		}
+		has := func(word string) bool {
+			for _, w := range plain {
+				if w == word {
+					return true
+				}
+			}
+			return false
+		}
+		switch words[0] {
+		case "item":
+			state := membership.State(plain[1])
+			if state == "unknown" {
+				state = membership.StateUnknown
+			}
+			s.view.Item = &membership.Item{
+				ClusterName: "demo", State: state, InstanceID: full(strings.TrimPrefix(plain[2], "-")), SeedIP: plain[3],
+				CreatedAt: now.Add(-duration("age")), ClusterID: options["cluster"],
+			}
+		case "peer":
+			health := map[string]membership.Health{
+				"silent": membership.Silent, "answering": membership.Answering, "healthy": membership.Healthy,
+			}[plain[3]]
+			s.view.Peers = append(s.view.Peers, membership.Peer{
+				Instance: membership.Instance{ID: full(plain[1]), IP: plain[2], Launched: now.Add(-duration("up")), Node: !has("other")},
+				Health:   health, ClusterID: options["cluster"], Learner: has("learner"), HealthyFor: duration("for"),
+			})
+		case "unlisted":
+			s.view.Listed = false
+		case "seen":
+			s.view.MemberSeen = true
+		case "reform":
+			s.view.Recovery = settings.RecoveryReform
+		case "member":
+			s.members = append(s.members, membership.Member{
+				ID: uint64(len(s.members) + 1), Name: full(strings.TrimPrefix(plain[1], "-")),
+				PeerURLs: []string{"http://" + plain[2] + ":2380"}, Learner: has("learner"),
+			})
+		case "instance":
+			ip := ""
+			if len(plain) > 2 {
+				ip = plain[2]
+			}
+			s.instances = append(s.instances, membership.Instance{ID: full(plain[1]), IP: ip, Node: true})
+		case "data":
+			s.data = true
+		default:
+			if options["waited"] == "" {
+				d.Fatalf(t, "unknown line %q", line)
+			}
+			s.view.Waited = duration("waited")
+		}
+	}
+	return s
+}
+
+func tellDecision(s story) string {
+	d := membership.Decide(s.view)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", d.Action, d.Reason)
+	for _, peer := range d.Via {
+		fmt.Fprintf(&b, "through %s\n", peer)
+	}
+	if w := d.Write; w != nil {
+		fmt.Fprintf(&b, "write %s %s %s", w.State, w.InstanceID, w.SeedIP)
+		if w.ClusterID != "" {
+			fmt.Fprintf(&b, " cluster=%s", w.ClusterID)
+		}
+		if d.MustWrite {
+			b.WriteString(", or look again")
+		}
+		b.WriteString("\n")
+		if !w.CreatedAt.Equal(now) || w.ClusterName != "demo" {
+			fmt.Fprintf(&b, "with created_at %s of %s\n", w.CreatedAt, w.ClusterName)
+		}
+	}
+	return short(b.String())
+}
+
+func tellMembers(members []membership.Member) string {
+	if len(members) == 0 {
+		return "none\n"
+	}
+	var b strings.Builder
+	for _, member := range members {
+		fmt.Fprintln(&b, short(member.String()))
+	}
+	return b.String()
+}
