@@ -91,17 +91,23 @@ func (m *Manager) Reload(ctx context.Context) error {
 	return err
 }
 
-// Start starts a unit and waits until systemd considers it started.
-func (m *Manager) Start(ctx context.Context, unit string) error {
-	_, err := systemctl(ctx, "start", unit)
-	return err
-}
-
 // StartNoBlock asks systemd to start a unit and does not wait. A boot that
 // runs inside a unit of its own must not wait for units that may be ordered
 // after that one.
+//
+// A unit whose files have changed since systemd read them is read again first:
+// an earlier run may have been cut off between the two.
 func (m *Manager) StartNoBlock(ctx context.Context, unit string) error {
-	_, err := systemctl(ctx, "start", "--no-block", unit)
+	state, err := m.State(ctx, unit)
+	if err != nil {
+		return err
+	}
+	if state.Stale {
+		if err := m.Reload(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = systemctl(ctx, "start", "--no-block", unit)
 	return err
 }
 
