@@ -17,6 +17,7 @@ const (
 )
 
 func TestSecondInvocationEndsBeforeTheHeartbeat(t *testing.T) {
+	t.Parallel()
 	firstDies := contract.DeliveryAllowance + contract.FunctionTimeout
 	secondEnds := firstDies + contract.FirstRetryAfter + contract.FunctionTimeout
 	if secondEnds > contract.HookHeartbeat {
@@ -25,6 +26,7 @@ func TestSecondInvocationEndsBeforeTheHeartbeat(t *testing.T) {
 }
 
 func TestTwoSlowSurvivorsLeaveTimeForAThird(t *testing.T) {
+	t.Parallel()
 	work := contract.FunctionTimeout - contract.CompletionReserve
 	if need := 3 * contract.CommandLimit; need > work {
 		t.Errorf("three survivors take up to %s, more than the %s that an invocation works", need, work)
@@ -38,6 +40,7 @@ func TestTwoSlowSurvivorsLeaveTimeForAThird(t *testing.T) {
 }
 
 func TestValuesAreAcceptedByAWS(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		got      time.Duration

@@ -119,6 +119,7 @@ func TestEC2Lookup(t *testing.T) {
 		"no listing": {ok(fmt.Sprintf(reservations, "", "")), leave.Instance{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			aws := &endpoint{replies: []reply{c.reply}}
 			got, found, err := leave.EC2{Client: ec2.NewFromConfig(aws.config())}.Lookup(t.Context(), victim)
 			if err != nil || found != c.found || got != c.want {
@@ -131,6 +132,7 @@ func TestEC2Lookup(t *testing.T) {
 	}
 
 	t.Run("denied", func(t *testing.T) {
+		t.Parallel()
 		aws := &endpoint{replies: []reply{{http.StatusForbidden, ec2Error("UnauthorizedOperation", "You are not authorized to perform this operation.").body}}}
 		_, _, err := leave.EC2{Client: ec2.NewFromConfig(aws.config())}.Lookup(t.Context(), victim)
 		if !strings.Contains(errorText(err), "UnauthorizedOperation") {

@@ -26,6 +26,7 @@ var errDenied = errors.New("AccessDeniedException: not authorized")
 
 // A removal that succeeds, whatever it takes: no error, action completed.
 func TestRemoval(t *testing.T) {
+	t.Parallel()
 	type want struct {
 		outcome     leave.Outcome
 		survivor    string
@@ -185,8 +186,12 @@ func TestRemoval(t *testing.T) {
 				if want := c.want.asked; want != nil && !slices.Equal(c.world.asked, want) {
 					t.Errorf("asked %v, want %v", c.world.asked, want)
 				}
-				if line.Attempts != len(c.world.asked) || len(line.Asked) != line.Attempts {
-					t.Errorf("logged %d attempts, %d of them told, want %d", line.Attempts, len(line.Asked), len(c.world.asked))
+				told := 0
+				for _, asked := range line.Asked {
+					told += asked.Times
+				}
+				if line.Attempts != len(c.world.asked) || told != line.Attempts {
+					t.Errorf("logged %d attempts, %d of them told, want %d", line.Attempts, told, len(c.world.asked))
 				}
 				for _, script := range c.world.scripts {
 					if script != c.want.script {
@@ -223,6 +228,7 @@ func wantCompleted(t *testing.T, w *world, line logLine, want leave.Completion) 
 // Whatever goes wrong, and wherever, the action is completed before the
 // function's deadline, and the error tells Lambda to try again.
 func TestAlwaysCompletes(t *testing.T) {
+	t.Parallel()
 	working := contract.FunctionTimeout - contract.CompletionReserve
 	onResult := func(f func(context.Context) error) func(context.Context, string, time.Duration) (leave.Invocation, error) {
 		return func(ctx context.Context, _ string, _ time.Duration) (leave.Invocation, error) {
@@ -291,6 +297,7 @@ func TestAlwaysCompletes(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		finish func(context.Context) (bool, error)
 		want   leave.Completion
@@ -325,6 +332,7 @@ func TestCompletion(t *testing.T) {
 // Lambda may tell a function to end before its deadline; the action is
 // completed nevertheless.
 func TestCompletesAfterCancellation(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{running: []string{nodeA}, result: func(context.Context, string, time.Duration) (leave.Invocation, error) {
@@ -340,6 +348,7 @@ func TestCompletesAfterCancellation(t *testing.T) {
 }
 
 func TestCompletesWithLittleTimeLeft(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), contract.CompletionReserve/2)
 		defer cancel()
@@ -354,6 +363,7 @@ func TestCompletesWithLittleTimeLeft(t *testing.T) {
 
 // Events that ask nothing of the function touch nothing.
 func TestForeignEvents(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ event, reason string }{
 		"launch": {event(map[string]any{"detail-type": "EC2 Instance-launch Lifecycle Action", "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}), "detail-type"},
 		"launch transition under the terminate type": {event(map[string]any{"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}), "LifecycleTransition"},
@@ -386,6 +396,7 @@ func TestForeignEvents(t *testing.T) {
 
 // An action of ours that names no instance is completed by its token.
 func TestEventWithoutInstance(t *testing.T) {
+	t.Parallel()
 	for _, id := range []any{nil, "", "i-1", "i-00000000000000001; reboot"} {
 		w := &world{running: []string{nodeA}}
 		line, err := w.handle(t, event(map[string]any{"EC2InstanceId": id}))
@@ -400,6 +411,7 @@ func TestEventWithoutInstance(t *testing.T) {
 
 // Of the survivors that are equally good each one gets its turn.
 func TestSurvivorsAreChosenAtRandom(t *testing.T) {
+	t.Parallel()
 	first := map[string]int{}
 	for range 200 {
 		w := &world{running: []string{nodeA, nodeB, nodeC}, online: []string{nodeA, nodeB}}
@@ -416,6 +428,7 @@ func TestSurvivorsAreChosenAtRandom(t *testing.T) {
 // Five of seven nodes leave at once: etcd lets one member go at a time, and
 // each of the five invocations gets its own removed in time.
 func TestSeveralLeaveAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const settling = 5 * time.Second // etcd's HealthInterval
 		var (
@@ -450,9 +463,27 @@ func TestSeveralLeaveAtOnce(t *testing.T) {
 	})
 }
 
+// Answers that repeat themselves are told once.
+func TestLogLineSumsUpRepeatedAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{running: []string{nodeA}, result: untilFrom(30*time.Second,
+			failure(3, `{"result":"refused","memberId":"1","reason":"unhealthy cluster"}`, ""), success(`{"result":"removed","memberId":"1"}`))}
+		line, err := w.handle(t, event(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(line.Asked) != 2 || line.Asked[0].Times != line.Attempts-1 || line.Asked[0].Reason != "unhealthy cluster" ||
+			line.Asked[1].Times != 1 || line.Asked[1].Result != leave.Removed {
+			t.Errorf("of %d attempts told %+v, want the refusals and the removal", line.Attempts, line.Asked)
+		}
+	})
+}
+
 // The log line is also a document of CloudWatch's embedded metric format: the
 // dimensions are strings and the metrics numbers at its top level.
 func TestLogLineIsAnEmbeddedMetricDocument(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{running: []string{nodeA}, result: untilFrom(2*time.Second, inProgress, success(`{"result":"removed","memberId":"1"}`))}
 		_, raw, err := w.handleContext(t.Context(), t, event(nil))
@@ -487,6 +518,7 @@ func TestLogLineIsAnEmbeddedMetricDocument(t *testing.T) {
 }
 
 func TestConfigFromEnvironment(t *testing.T) {
+	t.Parallel()
 	complete := map[string]string{"ETCFS_CLUSTER_NAME": "demo", "ETCFS_GROUP_NAME": "demo-asg", "ETCFS_HOOK_NAME": "demo-graceful-leave"}
 	got, err := leave.ConfigFromEnvironment(func(name string) string { return complete[name] })
 	if err != nil || got != config {

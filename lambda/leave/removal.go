@@ -156,8 +156,8 @@ type answer struct {
 // ask has one survivor remove the member, within the time that one survivor
 // gets.
 func (r *removal) ask(ctx context.Context, survivor, script string) (reply answer, err error) {
-	attempt := r.report.attempt(survivor)
-	defer func() { attempt.ends(reply, err) }()
+	start := time.Now()
+	defer func() { r.report.attempted(survivor, start, reply, err) }()
 	ctx, cancel := context.WithTimeout(ctx, contract.CommandLimit)
 	defer cancel()
 

@@ -58,7 +58,7 @@ const (
 	keyOutcome         = "outcome"
 	keyReason          = "reason"
 	keyCompletion      = "completion"
-	keyCompletionError = "completionError"
+	keyCompletionError = "completion_error"
 	keyAttempts        = "attempts"
 	keyAsked           = "asked"
 	keyNotes           = "notes"
@@ -79,22 +79,23 @@ type report struct {
 	Survivor string
 	Member   string
 
-	attempts []*attempt
+	attempts int
+	asked    []asked
 	notes    []string
 
 	Completion      Completion
 	completionError error
 }
 
-// attempt is one survivor's try, as it stands in the log line.
-type attempt struct {
+// asked is how a survivor answered, as it stands in the log line.
+type asked struct {
 	Survivor string  `json:"survivor"`
 	Result   Outcome `json:"result"`
 	Reason   string  `json:"reason,omitempty"`
-	// Duration is in milliseconds.
+	// Times is how often in a row it answered so.
+	Times int `json:"times"`
+	// Duration is how long that took in all, in milliseconds.
 	Duration int64 `json:"duration"`
-
-	start time.Time
 }
 
 func newReport(config Config) *report {
@@ -119,18 +120,22 @@ func (r *report) answered(survivor string, reply answer) {
 	r.Survivor, r.Member = survivor, reply.MemberID
 }
 
-func (r *report) attempt(survivor string) *attempt {
-	a := &attempt{Survivor: survivor, start: time.Now()}
-	r.attempts = append(r.attempts, a)
-	return a
-}
-
-func (a *attempt) ends(reply answer, err error) {
-	a.Duration = time.Since(a.start).Milliseconds()
-	a.Result, a.Reason = reply.Result, reply.Reason
+// attempted notes that a survivor was asked, since start, and what came of it.
+func (r *report) attempted(survivor string, start time.Time, reply answer, err error) {
+	r.attempts++
+	now := asked{survivor, reply.Result, reply.Reason, 1, time.Since(start).Milliseconds()}
 	if err != nil {
-		a.Result, a.Reason = Failed, err.Error()
+		now.Result, now.Reason = Failed, err.Error()
 	}
+	if n := len(r.asked); n > 0 {
+		last := &r.asked[n-1]
+		if last.Survivor == now.Survivor && last.Result == now.Result && last.Reason == now.Reason {
+			last.Times++
+			last.Duration += now.Duration
+			return
+		}
+	}
+	r.asked = append(r.asked, now)
 }
 
 // note keeps something an operator may want to know, once.
@@ -164,14 +169,14 @@ func (r *report) write(ctx context.Context, log *slog.Logger) error {
 		slog.String(keyMember, r.Member),
 		slog.String(keyAddress, r.Address),
 		slog.String(keyCompletion, string(r.Completion)),
-		slog.Int(keyAttempts, len(r.attempts)),
+		slog.Int(keyAttempts, r.attempts),
 		slog.Int64(keyDuration, now.Sub(r.start).Milliseconds()),
 		slog.String(keyGroup, r.action.Group),
 		slog.String(keyEvent, r.action.EventID),
 		slog.Int(keyEvents, 1),
 	}
-	if len(r.attempts) > 0 {
-		attrs = append(attrs, slog.Any(keyAsked, r.attempts))
+	if r.asked != nil {
+		attrs = append(attrs, slog.Any(keyAsked, r.asked))
 	}
 	if r.notes != nil {
 		attrs = append(attrs, slog.Any(keyNotes, r.notes))
@@ -179,7 +184,7 @@ func (r *report) write(ctx context.Context, log *slog.Logger) error {
 	if r.completionError != nil {
 		attrs = append(attrs, slog.String(keyCompletionError, r.completionError.Error()))
 	}
-	attrs = append(attrs, slog.Any(keyMetrics, metricsAt(now)))
+	attrs = append(attrs, slog.Any(keyMetrics, metricsAt(now))) //nolint:sloglint // CloudWatch gives this key its name
 
 	err := r.err()
 	level := slog.LevelInfo

@@ -157,12 +157,13 @@ type logLine struct {
 	Outcome         leave.Outcome
 	Reason          string
 	Completion      leave.Completion
-	CompletionError string
+	CompletionError string `json:"completion_error"`
 	Attempts        int
 	Asked           []struct {
 		Survivor string
 		Result   leave.Outcome
 		Reason   string
+		Times    int
 		Duration int64
 	}
 	Notes    []string

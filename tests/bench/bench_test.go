@@ -4,6 +4,7 @@ package bench_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -42,7 +43,7 @@ func BenchmarkGetSchema(b *testing.B) {
 	var size int
 	for b.Loop() {
 		begun := time.Now()
-		command := exec.Command(plugin)
+		command := exec.CommandContext(b.Context(), plugin)
 		stdout, err := command.StdoutPipe()
 		if err != nil {
 			b.Fatal(err)
@@ -62,7 +63,7 @@ func BenchmarkGetSchema(b *testing.B) {
 			b.Fatalf("the plugin told no port: %v\n%s", err, &stderr)
 		}
 		starts += time.Since(begun)
-		schema, err := getSchema(b, "127.0.0.1:"+strings.TrimSpace(port))
+		schema, err := getSchema(b.Context(), "127.0.0.1:"+strings.TrimSpace(port))
 		if err != nil {
 			stop()
 			b.Fatalf("%v\n%s", err, &stderr)
@@ -104,14 +105,14 @@ func BenchmarkSizes(b *testing.B) {
 	}
 }
 
-func getSchema(b *testing.B, address string) (string, error) {
+func getSchema(ctx context.Context, address string) (string, error) {
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxSchema)))
 	if err != nil {
 		return "", err
 	}
 	defer connection.Close()
-	response, err := pulumirpc.NewResourceProviderClient(connection).GetSchema(b.Context(), &pulumirpc.GetSchemaRequest{})
+	response, err := pulumirpc.NewResourceProviderClient(connection).GetSchema(ctx, &pulumirpc.GetSchemaRequest{})
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -38,7 +39,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(folder)
 	binary = filepath.Join(folder, contract.HandlerName)
-	build := exec.Command("go", "build", "-tags=lambda.norpc", "-ldflags=-s -w", "-o", binary, ".")
+	build := exec.CommandContext(context.Background(), "go", "build", "-tags=lambda.norpc", "-ldflags=-s -w", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if output, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the function: %v\n%s", err, output)
@@ -198,8 +199,8 @@ type logLine struct {
 
 // start runs the binary with nothing in its environment but what Lambda sets
 // and the component configures.
-func start(t testing.TB, runtime *runtimeAPI, endpoint string, overrides map[string]string) *function {
-	t.Helper()
+func start(tb testing.TB, runtime *runtimeAPI, endpoint string, overrides map[string]string) *function {
+	tb.Helper()
 	environment := map[string]string{
 		"AWS_LAMBDA_RUNTIME_API":    runtime.address,
 		"AWS_REGION":                "eu-west-1",
@@ -213,22 +214,20 @@ func start(t testing.TB, runtime *runtimeAPI, endpoint string, overrides map[str
 		"LAMBDA_TASK_ROOT":          "/var/task",
 		"AWS_EC2_METADATA_DISABLED": "true",
 	}
-	for name, value := range overrides {
-		environment[name] = value
-	}
-	f := &function{command: exec.Command(binary), done: make(chan struct{}), wrote: make(chan struct{}, 1)}
+	maps.Copy(environment, overrides)
+	f := &function{command: exec.CommandContext(tb.Context(), binary), done: make(chan struct{}), wrote: make(chan struct{}, 1)}
 	for name, value := range environment {
 		f.command.Env = append(f.command.Env, name+"="+value)
 	}
 	f.command.Stdout, f.command.Stderr = f, f
 	if err := f.command.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	go func() {
 		f.err = f.command.Wait()
 		close(f.done)
 	}()
-	t.Cleanup(f.kill)
+	tb.Cleanup(f.kill)
 	return f
 }
 
@@ -311,8 +310,8 @@ type result struct {
 	body   string
 }
 
-func newRuntime(t testing.TB) *runtimeAPI {
-	t.Helper()
+func newRuntime(tb testing.TB) *runtimeAPI {
+	tb.Helper()
 	r := &runtimeAPI{next: make(chan invocation), results: make(chan result, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, request *http.Request) {
@@ -338,7 +337,7 @@ func newRuntime(t testing.TB) *runtimeAPI {
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", finish(false))
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", finish(true))
 	server := httptest.NewServer(mux)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
@@ -347,20 +346,20 @@ func newRuntime(t testing.TB) *runtimeAPI {
 }
 
 // invoke hands the function one event and returns its answer.
-func (r *runtimeAPI) invoke(t testing.TB, event string, timeout time.Duration) result {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout+10*time.Second)
+func (r *runtimeAPI) invoke(tb testing.TB, event string, timeout time.Duration) result {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), timeout+10*time.Second)
 	defer cancel()
 	select {
 	case r.next <- invocation{"8476a536-e9f4-11e8-9739-2dfe598c3fcd", event, time.Now().Add(timeout)}:
 	case <-ctx.Done():
-		t.Fatal("the function did not ask for an event")
+		tb.Fatal("the function did not ask for an event")
 	}
 	select {
 	case answer := <-r.results:
 		return answer
 	case <-ctx.Done():
-		t.Fatal("the function did not answer")
+		tb.Fatal("the function did not answer")
 		return result{}
 	}
 }
@@ -384,8 +383,8 @@ type fakeAWS struct {
 	command      string
 }
 
-func newAWS(t testing.TB) *fakeAWS {
-	t.Helper()
+func newAWS(tb testing.TB) *fakeAWS {
+	tb.Helper()
 	a := &fakeAWS{interceptors: map[string]http.HandlerFunc{}}
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -402,7 +401,7 @@ func newAWS(t testing.TB) *fakeAWS {
 		}
 		a.answer(w, r)
 	}))
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		a.server.CloseClientConnections()
 		a.server.Close()
 	})
