@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
@@ -47,6 +48,9 @@ func (s *Service) Launch(request LaunchRequest) (Instance, error) {
 		}
 	}
 	s.setTags(i.id, request.Tags)
+	s.setTags(i.id, map[string]string{
+		"aws:ec2launchtemplate:id": i.templateID, "aws:ec2launchtemplate:version": strconv.Itoa(i.templateVersion),
+	})
 	s.setState(i, StatePending)
 	s.task(func() { s.boot(i) })
 	return s.snapshot(i), nil

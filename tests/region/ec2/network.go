@@ -311,3 +311,21 @@ func (s *Service) describeSubnets(_ context.Context, c *api.Call, in describeSub
 	cut, next, err := page(selection{in.Filters, in.MaxResults, in.NextToken}, 5, selected, id)
 	return describeSubnetsOutput{Subnets: cut, NextToken: next}, err
 }
+
+// SubnetZone tells the availability zone of a subnet.
+func (s *Service) SubnetZone(id string) (zone string, ok bool) {
+	found := s.network.subnet(id)
+	if found == nil {
+		return "", false
+	}
+	return found.zone, true
+}
+
+// DefaultSubnet tells the default subnet of an availability zone.
+func (s *Service) DefaultSubnet(zone string) (id string, ok bool) {
+	found := s.network.zone(zone)
+	if found == nil {
+		return "", false
+	}
+	return found.id, true
+}

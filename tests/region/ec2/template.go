@@ -461,3 +461,14 @@ func (s *Service) describeLaunchTemplateVersions(_ context.Context, c *api.Call,
 	}
 	return out, err
 }
+
+// FindTemplate tells the ID and the name of a launch template, by either.
+func (s *Service) FindTemplate(id, name string) (foundID, foundName string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.template(id, name)
+	if err != nil {
+		return "", "", err
+	}
+	return t.id, t.name, nil
+}
