@@ -17,10 +17,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	bootstrapaws "github.com/etcfs/pulumi-etcfs/bootstrap/aws"
 )
 
 // Names are what the component's outputs call the parts of a cluster.
 type Names struct {
+	// Cluster is the cluster's own name.
+	Cluster string
 	// Group is the Auto Scaling Group.
 	Group string
 	// LogGroup holds what the graceful-leave function logs.
@@ -57,6 +61,20 @@ func (c *Cluster) Scale(ctx context.Context, nodes int) error {
 		return fmt.Errorf("scale to %d nodes: %w", nodes, err)
 	}
 	return nil
+}
+
+// Instances lists the cluster's instances that run or are about to, in the
+// group or not.
+func (c *Cluster) Instances(ctx context.Context) ([]string, error) {
+	instances, err := bootstrapaws.Group{EC2: c.compute, Cluster: c.names.Cluster}.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(instances))
+	for i, instance := range instances {
+		ids[i] = instance.ID
+	}
+	return ids, nil
 }
 
 // Console returns the last lines that an instance wrote to its console.

@@ -89,6 +89,15 @@ func (v View) InService() []Node {
 	})
 }
 
+// Leader is the node that leads etcd.
+func (v View) Leader() (Node, error) {
+	i := slices.IndexFunc(v.Nodes, func(n Node) bool { return n.Member.Leader })
+	if i < 0 {
+		return Node{}, errors.New("no node leads etcd")
+	}
+	return v.Nodes[i], nil
+}
+
 // Look looks at the cluster once. What cannot be told in time, because a node
 // does not answer, is left at its zero value.
 func (c *Cluster) Look(ctx context.Context) (View, error) {

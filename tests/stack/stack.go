@@ -83,6 +83,15 @@ func New(ctx context.Context, c Config) (*Stack, error) {
 	return s, nil
 }
 
+// Compile compiles a Go program into the build cache, so that the commands
+// after it need not.
+func (s *Stack) Compile(ctx context.Context) error {
+	if err := s.run(ctx, io.Discard, "go", "build", "-o", os.DevNull, "."); err != nil {
+		return fmt.Errorf("compile the program: %w", err)
+	}
+	return nil
+}
+
 // Set sets a value of the program's configuration.
 func (s *Stack) Set(ctx context.Context, key, value string) error {
 	return s.Pulumi(ctx, io.Discard, "config", "set", key, value)
