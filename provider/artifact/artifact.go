@@ -72,6 +72,11 @@ func Installed() Bundle {
 	}}
 }
 
+// Folder is a bundle of the files that Compile left in a folder.
+func Folder(path string) Bundle {
+	return Bundle{func(context.Context, string, func(string)) (string, error) { return path, nil }}
+}
+
 // Load returns the programs, making them first if the cache does not have
 // them. What takes long is announced to progress. It may be called at the same
 // time by any number of processes.

@@ -1,0 +1,373 @@
+package asg_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	presource "github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the files in testdata")
+
+// golden compares text with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got); go test ./provider/asg -rewrite accepts it:\n%s", path, diff)
+	}
+}
+
+// TestResources shows everything that the least inputs declare.
+func TestResources(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	if _, err := w.construct(t, given(nil)); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, c := range w.children() {
+		text.WriteString(c.String())
+	}
+	golden(t, "resources.txt", text.String())
+}
+
+func TestPreviewDeclaresTheSame(t *testing.T) {
+	t.Parallel()
+	up, preview := newWorld(), newWorld()
+	preview.preview = true
+	for _, w := range []*world{up, preview} {
+		if _, err := w.construct(t, given(map[string]property.Value{"tags": property.New(map[string]property.Value{"Team": property.New("storage")})})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func(w *world) (list []string) {
+		for _, c := range w.children() {
+			list = append(list, c.typ+" "+c.name)
+		}
+		return list
+	}
+	if diff := cmp.Diff(names(up), names(preview)); diff != "" {
+		t.Errorf("up and preview declare different resources (-up +preview):\n%s", diff)
+	}
+}
+
+// What the first instance meets must be there before it, and what a
+// termination needs must stay until the last one is gone.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	if _, err := w.construct(t, given(map[string]property.Value{"sshIngressCidr": property.New("203.0.113.7/32")})); err != nil {
+		t.Fatal(err)
+	}
+	group := w.the(t, "aws:autoscaling/group:Group", "fs-nodes")
+	before := w.before(group)
+	for _, c := range w.children() {
+		switch {
+		case c.urn == group.urn:
+		case c.typ == "aws:autoscaling/lifecycleHook:LifecycleHook":
+			if before[c.urn] {
+				t.Errorf("the group waits for the hook, which must be destroyed before it")
+			}
+			if !w.before(c)[group.urn] {
+				t.Errorf("the hook does not wait for the group")
+			}
+		case !before[c.urn]:
+			t.Errorf("the group does not wait for %s %s", c.typ, c.name)
+		}
+	}
+	function := w.before(w.the(t, "aws:lambda/function:Function", "fs-graceful-leave"))
+	for _, key := range [][2]string{
+		{"aws:cloudwatch/logGroup:LogGroup", "fs-graceful-leave"},
+		{"aws:iam/rolePolicy:RolePolicy", "fs-graceful-leave"},
+	} {
+		if c := w.the(t, key[0], key[1]); !function[c.urn] {
+			t.Errorf("the function does not wait for %s %s", c.typ, c.name)
+		}
+	}
+	object := w.before(w.the(t, "aws:s3/bucketObjectv2:BucketObjectv2", "fs-bootstrap"))
+	if c := w.the(t, "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "fs-artifacts-private"); !object[c.urn] {
+		t.Errorf("the object is uploaded before the bucket is private")
+	}
+}
+
+// Everything is declared and looked up below the component and with the
+// provider that was passed to it, so it works without default providers.
+func TestParentAndProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	if _, err := w.construct(t, given(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range w.children() {
+		if c.parent != string(clusterURN) {
+			t.Errorf("%s %s has parent %q, want %q", c.typ, c.name, c.parent, clusterURN)
+		}
+		if c.provider != awsProvider {
+			t.Errorf("%s %s has provider %q, want %q", c.typ, c.name, c.provider, awsProvider)
+		}
+	}
+	var lookups int
+	for _, l := range w.lookups {
+		if l.token == "pulumi:pulumi:getResource" {
+			continue
+		}
+		lookups++
+		if l.provider != awsProvider {
+			t.Errorf("%s has provider %q, want %q", l.token, l.provider, awsProvider)
+		}
+	}
+	if want := 4; lookups != want {
+		t.Errorf("got %d lookups, want %d", lookups, want)
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	outputs, err := w.construct(t, given(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{}
+	for name, value := range outputs.All {
+		got[name] = plain(presource.ToResourcePropertyValue(value)).Mappable()
+	}
+	want := map[string]any{
+		"clusterName":               "demo",
+		"autoScalingGroupName":      "demo-asg",
+		"volumeId":                  volumeID,
+		"seedTableName":             "demo-etcfs-seed",
+		"securityGroupId":           "fs-nodes-id",
+		"launchTemplateId":          "fs-node-id",
+		"launchTemplateVersion":     7.0,
+		"gracefulLeaveFunctionName": "demo-graceful-leave",
+		"nodeRoleName":              "demo-node-20261129",
+		"instanceProfileName":       "demo-node-20261129",
+		"bucketName":                "etcfs-demo-20261129",
+		"availabilityZone":          zone,
+		"vpcId":                     "vpc-0123456789abcdef0",
+		"subnetId":                  subnetID,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("outputs (-want +got):\n%s", diff)
+	}
+}
+
+// The number of nodes is the group's own until the program claims it: an input
+// that is not declared is not compared, whoever scales the group.
+func TestDesiredCapacity(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		inputs map[string]property.Value
+		want   any
+	}{
+		{"unset", nil, nil},
+		{"null", map[string]property.Value{"desiredCapacity": property.New(property.Null)}, nil},
+		{"set", map[string]property.Value{"desiredCapacity": property.New(4.0)}, 4.0},
+	} {
+		w := newWorld()
+		if _, err := w.construct(t, given(test.inputs)); err != nil {
+			t.Fatal(err)
+		}
+		got := plain(w.the(t, "aws:autoscaling/group:Group", "fs-nodes").inputs["desiredCapacity"]).Mappable()
+		if got != test.want {
+			t.Errorf("%s: the group's desiredCapacity is %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		inputs map[string]property.Value
+		want   map[string]any
+	}{
+		{
+			"a zone's default subnet",
+			map[string]property.Value{"availabilityZone": property.New(zone)},
+			map[string]any{"availabilityZone": zone, "defaultForAz": true},
+		},
+		{
+			"a given subnet",
+			map[string]property.Value{"subnetId": property.New(subnetID)},
+			map[string]any{"id": subnetID},
+		},
+	} {
+		w := newWorld()
+		test.inputs["clusterName"] = property.New("demo")
+		if _, err := w.construct(t, test.inputs); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range w.lookups {
+			if l.token != "aws:ec2/getSubnet:getSubnet" {
+				continue
+			}
+			got := plain(presource.NewProperty(l.args)).Mappable()
+			if diff := cmp.Diff(any(test.want), got); diff != "" {
+				t.Errorf("%s: looked up (-want +got):\n%s", test.name, diff)
+			}
+		}
+		if got := w.the(t, "aws:ebs/volume:Volume", "fs-data").text(t, "availabilityZone"); got != zone {
+			t.Errorf("%s: the volume is in %s, want %s", test.name, got, zone)
+		}
+	}
+}
+
+func TestExistingInstanceProfile(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	outputs, err := w.construct(t, given(map[string]property.Value{"instanceProfile": property.New("etcfs-nodes")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range w.children() {
+		if strings.HasPrefix(c.typ, "aws:iam/") && c.name != "fs-graceful-leave" {
+			t.Errorf("%s %s was declared although a profile was given", c.typ, c.name)
+		}
+	}
+	profile := plain(w.the(t, "aws:ec2/launchTemplate:LaunchTemplate", "fs-node").inputs["iamInstanceProfile"]).ObjectValue()
+	if got, want := profile["name"].StringValue(), "etcfs-nodes"; got != want {
+		t.Errorf("nodes have the profile %s, want %s", got, want)
+	}
+	if got := outputs.Get("nodeRoleName"); got.AsString() != "" {
+		t.Errorf("got nodeRoleName %q, want none", got.AsString())
+	}
+}
+
+func TestSSHOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	if _, err := w.construct(t, given(map[string]property.Value{
+		"sshIngressCidr": property.New("203.0.113.7/32"), "keyName": property.New("ops"),
+	})); err != nil {
+		t.Fatal(err)
+	}
+	rule := w.the(t, "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "fs-ingress-ssh")
+	if got, want := rule.text(t, "cidrIpv4"), "203.0.113.7/32"; got != want {
+		t.Errorf("SSH is open to %s, want %s", got, want)
+	}
+	if got, want := w.the(t, "aws:ec2/launchTemplate:LaunchTemplate", "fs-node").text(t, "keyName"), "ops"; got != want {
+		t.Errorf("got key %s, want %s", got, want)
+	}
+}
+
+// In other partitions ARNs begin otherwise, and EC2's principal ends otherwise.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.partition, w.dnsSuffix = "aws-cn", "amazonaws.com.cn"
+	if _, err := w.construct(t, given(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range w.children() {
+		if text := c.String(); strings.Contains(text, "arn:aws:") {
+			t.Errorf("an ARN of another partition in\n%s", text)
+		}
+	}
+	for role, want := range map[string]string{
+		"fs-node":           `"Service":"ec2.amazonaws.com.cn"`,
+		"fs-graceful-leave": `"Service":"lambda.amazonaws.com"`,
+	} {
+		if got := w.the(t, "aws:iam/role:Role", role).text(t, "assumeRolePolicy"); !strings.Contains(got, want+"}") {
+			t.Errorf("%s trusts %s, want %s", role, got, want)
+		}
+	}
+}
+
+// AWS's limits on generated names hold for the longest cluster name.
+func TestLongestClusterName(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	name := strings.Repeat("abcdefghij", 4)
+	if _, err := w.construct(t, given(map[string]property.Value{"clusterName": property.New(name)})); err != nil {
+		t.Fatal(err)
+	}
+	const generated = 26 // characters that are added to a prefix
+	limits := map[string]int{
+		"aws:iam/role:Role":                       64,
+		"aws:iam/instanceProfile:InstanceProfile": 128,
+		"aws:s3/bucketV2:BucketV2":                63,
+		"aws:ec2/launchTemplate:LaunchTemplate":   128,
+		"aws:lambda/function:Function":            64,
+		"aws:cloudwatch/eventRule:EventRule":      64,
+		"aws:ec2/securityGroup:SecurityGroup":     255,
+	}
+	for _, c := range w.children() {
+		limit, ok := limits[c.typ]
+		if !ok {
+			continue
+		}
+		var length int
+		switch {
+		case c.inputs["bucketPrefix"].V != nil:
+			length = len(c.text(t, "bucketPrefix")) + generated
+		case c.inputs["namePrefix"].V != nil:
+			length = len(c.text(t, "namePrefix")) + generated
+		default:
+			length = len(c.text(t, "name"))
+		}
+		if length > limit {
+			t.Errorf("%s %s gets a name of %d characters, of which AWS takes %d", c.typ, c.name, length, limit)
+		}
+	}
+}
+
+func TestTagsReachEverything(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	if _, err := w.construct(t, given(map[string]property.Value{
+		"tags": property.New(map[string]property.Value{"Team": property.New("storage")}),
+	})); err != nil {
+		t.Fatal(err)
+	}
+	untagged := map[string]bool{ // AWS has no tags on these, or too few
+		"aws:autoscaling/lifecycleHook:LifecycleHook":                                                true,
+		"aws:cloudwatch/eventTarget:EventTarget":                                                     true,
+		"aws:iam/rolePolicy:RolePolicy":                                                              true,
+		"aws:iam/rolePolicyAttachment:RolePolicyAttachment":                                          true,
+		"aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig":                             true,
+		"aws:lambda/permission:Permission":                                                           true,
+		"aws:s3/bucketObjectv2:BucketObjectv2":                                                       true,
+		"aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock":                                     true,
+		"aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2": true,
+	}
+	for _, c := range w.children() {
+		if untagged[c.typ] {
+			continue
+		}
+		tags := map[string]any{}
+		switch value := plain(c.inputs["tags"]).Mappable().(type) {
+		case map[string]any:
+			tags = value
+		case []any: // the group's
+			for _, entry := range value {
+				tag, _ := entry.(map[string]any)
+				key, _ := tag["key"].(string)
+				tags[key] = tag["value"]
+			}
+		}
+		if tags["ClusterName"] != "demo" || tags["Team"] != "storage" {
+			t.Errorf("%s %s has the tags %v", c.typ, c.name, tags)
+		}
+	}
+}

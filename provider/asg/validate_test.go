@@ -1,0 +1,206 @@
+package asg_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	presource "github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+)
+
+// TestRules has both sides of each rule: what is refused, with the property
+// and the words that matter, and what is just accepted.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	var (
+		text   = func(s string) property.Value { return property.New(s) }
+		number = func(n int) property.Value { return property.New(float64(n)) }
+		tags   = func(pairs ...string) property.Value {
+			m := map[string]property.Value{}
+			for i := 0; i < len(pairs); i += 2 {
+				m[pairs[i]] = text(pairs[i+1])
+			}
+			return property.New(m)
+		}
+		many = func(n int) property.Value {
+			var pairs []string
+			for i := range n {
+				pairs = append(pairs, fmt.Sprintf("key%d", i), "value")
+			}
+			return tags(pairs...)
+		}
+		url = func(n int) property.Value { return text("https://mirror.example/" + strings.Repeat("x", n)) }
+	)
+	type inputs = map[string]property.Value
+	unset := property.New(property.Null)
+	for _, test := range []struct {
+		name    string
+		refused inputs
+		path    string
+		words   string
+		passes  inputs
+	}{
+		{"name missing", inputs{"clusterName": unset}, "clusterName", `is missing: give the cluster a name, such as "demo"`, nil},
+		{"name too short", inputs{"clusterName": text("ab")}, "clusterName", "3 to 40 lower-case letters", inputs{"clusterName": text("abc")}},
+		{"name too long", inputs{"clusterName": text(strings.Repeat("a", 41))}, "clusterName", "3 to 40", inputs{"clusterName": text(strings.Repeat("a", 40))}},
+		{"name in capitals", inputs{"clusterName": text("Demo")}, "clusterName", "lower-case", nil},
+		{"name like a security group", inputs{"clusterName": text("sg-demo")}, "clusterName", `"sg-"`, inputs{"clusterName": text("sgdemo")}},
+
+		{"no placement", inputs{"availabilityZone": unset}, "availabilityZone", "is missing", inputs{"availabilityZone": unset, "subnetId": text(subnetID)}},
+		{"two placements", inputs{"subnetId": text(subnetID)}, "subnetId", "cannot be combined with availabilityZone", nil},
+		{"a Region for a zone", inputs{"availabilityZone": text("eu-west-1")}, "availabilityZone", "such as eu-west-1a", inputs{"availabilityZone": text("us-gov-west-1b")}},
+		{"a Local Zone", inputs{"availabilityZone": text("us-west-2-lax-1")}, "availabilityZone", "such as eu-west-1a", inputs{"availabilityZone": text("us-west-2-lax-1a")}},
+		{"not a subnet", inputs{"availabilityZone": unset, "subnetId": text("vpc-0123456789abcdef0")}, "subnetId", "subnet ID", inputs{"availabilityZone": unset, "subnetId": text("subnet-01234567")}},
+
+		{"no nodes", inputs{"minSize": number(0)}, "minSize", "at least one", inputs{"minSize": number(1)}},
+		{"min above max", inputs{"minSize": number(6)}, "minSize", "more than maxSize, 5", inputs{"minSize": number(5)}},
+		{"too many nodes", inputs{"maxSize": number(17), "volumeSize": number(20)}, "maxSize", "at most 16", inputs{"maxSize": number(16), "volumeSize": number(20)}},
+		{"desired below min", inputs{"desiredCapacity": number(2)}, "desiredCapacity", "less than minSize, 3", inputs{"desiredCapacity": number(3)}},
+		{"desired above max", inputs{"desiredCapacity": number(6)}, "desiredCapacity", "more than maxSize, 5", inputs{"desiredCapacity": number(5)}},
+
+		{"not an instance type", inputs{"instanceType": text("medium")}, "instanceType", "t3.medium", inputs{"instanceType": text("u-6tb1.metal")}},
+		{"not an image", inputs{"amiId": text("al2023")}, "amiId", "AMI ID", inputs{"amiId": text("ami-0123456789abcdef0")}},
+		{"root volume too small", inputs{"rootVolumeSize": number(7)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(8)}},
+		{"root volume too large", inputs{"rootVolumeSize": number(16385)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(16384)}},
+		{"empty key name", inputs{"keyName": text("")}, "keyName", "key pair", inputs{"keyName": text("my key")}},
+		{"not a range", inputs{"sshIngressCidr": text("203.0.113.7")}, "sshIngressCidr", "IPv4 range", inputs{"sshIngressCidr": text("203.0.113.0/24")}},
+		{"an IPv6 range", inputs{"sshIngressCidr": text("2001:db8::/32")}, "sshIngressCidr", "IPv4 range", inputs{"sshIngressCidr": text("0.0.0.0/0")}},
+		{"bits outside the prefix", inputs{"sshIngressCidr": text("203.0.113.7/24")}, "sshIngressCidr", "write 203.0.113.0/24", nil},
+		{"the ARN of a profile", inputs{"instanceProfile": text("arn:aws:iam::123456789012:instance-profile/nodes")}, "instanceProfile", "not its ARN", inputs{"instanceProfile": text("etcfs-nodes")}},
+
+		{"volume too small", inputs{"volumeSize": number(3)}, "volumeSize", "4 to 65536", inputs{"volumeSize": number(4), "minSize": number(1), "maxSize": number(4)}},
+		{"volume too large", inputs{"volumeSize": number(65537)}, "volumeSize", "4 to 65536", inputs{"volumeSize": number(65536)}},
+		{"fewer GiB than nodes", inputs{"volumeSize": number(4)}, "volumeSize", "too small for 5 nodes", inputs{"volumeSize": number(5)}},
+		{"too few IOPS", inputs{"volumeIops": number(99)}, "volumeIops", "100 to 256000", inputs{"volumeIops": number(100)}},
+		{"too many IOPS", inputs{"volumeIops": number(256001), "volumeSize": number(1000)}, "volumeIops", "100 to 256000", inputs{"volumeIops": number(256000), "volumeSize": number(1000)}},
+		{"too many IOPS per GiB", inputs{"volumeIops": number(10001)}, "volumeIops", "10000 or less", inputs{"volumeIops": number(10000)}},
+
+		{"not a release", inputs{"etcfsVersion": text("v0.36.0")}, "etcfsVersion", "0.36.0", inputs{"etcfsVersion": text("0.36.0")}},
+		{"a release that does not start", inputs{"etcfsVersion": text("0.35.0")}, "etcfsVersion", "does not start on Amazon Linux 2023", inputs{"etcfsVersion": text("0.35.1")}},
+		{"an unsupported etcd", inputs{"etcdVersion": text("v3.4.37")}, "etcdVersion", "3.5 or 3.6", inputs{"etcdVersion": text("v3.5.18")}},
+		{"not a duration", inputs{"leaseTtl": text("10")}, "leaseTtl", "duration such as 10s", inputs{"leaseTtl": text("10s")}},
+		{"lease too short", inputs{"leaseTtl": text("5s")}, "leaseTtl", "too short", inputs{"leaseTtl": text("6s")}},
+		{"not a repository", inputs{"githubRepo": text("etcfs")}, "githubRepo", "etcfs/etcfs", inputs{"githubRepo": text("my-fork/etcfs")}},
+		{"not a URL", inputs{"releasesUrl": text("mirror.example")}, "releasesUrl", "base URL", inputs{"releasesUrl": text("http://mirror.example/github")}},
+		{"an unknown policy", inputs{"onBootstrapFailure": text("retry")}, "onBootstrapFailure", `"replace" or "keep"`, inputs{"onBootstrapFailure": text("keep")}},
+		{"an unknown recovery", inputs{"recovery": text("yes")}, "recovery", `"reform"`, inputs{"recovery": text("reform")}},
+		{"user data too long", inputs{"releasesUrl": url(14000)}, "releasesUrl", "of which EC2 takes 16384", inputs{"releasesUrl": url(12000)}},
+
+		{"too many tags", inputs{"tags": many(41)}, "tags", "at most 40", inputs{"tags": many(40)}},
+		{"the component's own tag", inputs{"tags": tags("Role", "db")}, `tags["Role"]`, "sets itself", inputs{"tags": tags("role", "db")}},
+		{"AWS's tags", inputs{"tags": tags("aws:cost", "x")}, `tags["aws:cost"]`, `"aws:"`, inputs{"tags": tags("awscost", "x")}},
+		{"a long tag key", inputs{"tags": tags(strings.Repeat("k", 129), "x")}, `tags["` + strings.Repeat("k", 129) + `"]`, "128 characters", inputs{"tags": tags(strings.Repeat("k", 128), "x")}},
+		{"a long tag value", inputs{"tags": tags("k", strings.Repeat("v", 257))}, `tags["k"]`, "256 characters", inputs{"tags": tags("k", strings.Repeat("v", 256))}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.preview = true
+			_, err := w.construct(t, given(test.refused))
+			var problems refusal
+			if !errors.As(err, &problems) {
+				t.Fatalf("got %v, want a refusal", err)
+			}
+			if len(problems) != 1 || !strings.HasPrefix(problems[0], test.path+": ") || !strings.Contains(problems[0], test.words) {
+				t.Errorf("got %q, want one problem of %s with %q", problems, test.path, test.words)
+			}
+			if made := w.children(); len(made) != 0 {
+				t.Errorf("%d resources were declared in spite of it", len(made))
+			}
+			if test.passes == nil {
+				return
+			}
+			w = newWorld()
+			w.preview = true
+			if _, err := w.construct(t, given(test.passes)); err != nil {
+				t.Errorf("the other side of the limit is refused: %v", err)
+			}
+		})
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	_, err := w.construct(t, map[string]property.Value{
+		"minSize":     property.New(0.0),
+		"maxSize":     property.New(99.0),
+		"volumeIops":  property.New(1.0),
+		"etcdVersion": property.New("3.6"),
+		"tags":        property.New(map[string]property.Value{"Name": property.New("x")}),
+	})
+	var problems refusal
+	if !errors.As(err, &problems) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	var paths []string
+	for _, problem := range problems {
+		path, _, _ := strings.Cut(problem, ": ")
+		paths = append(paths, path)
+	}
+	want := []string{"clusterName", "availabilityZone", "minSize", "maxSize", "volumeSize", "volumeIops", "etcdVersion", `tags["Name"]`}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Errorf("refused properties (-want +got):\n%s", diff)
+	}
+}
+
+// A value that is not known yet is neither refused nor does it hide what is
+// wrong with others.
+func TestUnknownInputs(t *testing.T) {
+	t.Parallel()
+	// As the engine sends it: an output of another resource, without a value.
+	unknown := property.New(property.Computed).WithDependencies([]presource.URN{"urn:pulumi:stack::project::aws:ec2/vpc:Vpc::other"})
+	for _, name := range []string{
+		"clusterName", "availabilityZone", "minSize", "maxSize", "desiredCapacity", "instanceType", "amiId",
+		"rootVolumeSize", "keyName", "sshIngressCidr", "instanceProfile", "volumeSize", "volumeIops", "etcfsVersion",
+		"etcdVersion", "leaseTtl", "githubRepo", "releasesUrl", "onBootstrapFailure", "recovery", "tags",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.preview = true
+			if _, err := w.construct(t, given(map[string]property.Value{name: unknown})); err != nil {
+				t.Errorf("refused: %v", err)
+			}
+			if got, least := len(w.children()), 20; got < least {
+				t.Errorf("%d resources in the preview, want %d or more", got, least)
+			}
+
+			other, value := "volumeIops", property.New(1.0)
+			if name == other {
+				other = "rootVolumeSize"
+			}
+			w = newWorld()
+			w.preview = true
+			_, err := w.construct(t, given(map[string]property.Value{name: unknown, other: value}))
+			var problems refusal
+			if !errors.As(err, &problems) || len(problems) != 1 || !strings.HasPrefix(problems[0], other+": ") {
+				t.Errorf("got %v, want %s refused", err, other)
+			}
+		})
+	}
+}
+
+func TestNoSuchSubnet(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		path   string
+		inputs map[string]property.Value
+		words  string
+	}{
+		{"availabilityZone", nil, "has a default subnet, or give subnetId"},
+		{"subnetId", map[string]property.Value{"availabilityZone": property.New(property.Null), "subnetId": property.New(subnetID)}, "name a subnet of this account and Region"},
+	} {
+		w := newWorld()
+		w.noSubnet = true
+		_, err := w.construct(t, given(test.inputs))
+		var problems refusal
+		if !errors.As(err, &problems) || len(problems) != 1 ||
+			!strings.HasPrefix(problems[0], test.path+": was not found") || !strings.Contains(problems[0], test.words) {
+			t.Errorf("got %v, want %s not found with %q", err, test.path, test.words)
+		}
+	}
+}
