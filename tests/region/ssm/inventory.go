@@ -1,0 +1,123 @@
+package ssm
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+)
+
+// online says whether commands reach an instance.
+func online(i Instance) bool {
+	switch i.State {
+	case "pending", "running", "stopping", "stopped":
+		return i.Machine != nil && i.Machine.AgentOnline()
+	}
+	return false
+}
+
+// filter narrows DescribeInstanceInformation, in its newer form.
+type filter struct {
+	Key    string
+	Values []string
+}
+
+func (m *Manager) describeInstanceInformation(_ context.Context, c *api.Call) (any, error) {
+	var in struct {
+		Filters                       []filter
+		InstanceInformationFilterList []struct {
+			Key      string   `json:"key"`
+			ValueSet []string `json:"valueSet"`
+		}
+		MaxResults *int
+		NextToken  string
+	}
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	if err := c.AuthorizeOn(); err != nil {
+		return nil, err
+	}
+	limit := 10
+	if in.MaxResults != nil {
+		if limit = *in.MaxResults; limit < 5 || limit > 50 {
+			return nil, invalid("MaxResults %d is not from 5 to 50", limit)
+		}
+	}
+	start, err := strconv.Atoi("0" + in.NextToken)
+	if err != nil {
+		return nil, refuse("InvalidNextToken", "The specified token isn't valid.")
+	}
+	for _, old := range in.InstanceInformationFilterList {
+		in.Filters = append(in.Filters, filter{old.Key, old.ValueSet})
+	}
+	type information struct {
+		InstanceID       string `json:"InstanceId"`
+		PingStatus       string
+		LastPingDateTime float64
+		AgentVersion     string
+		PlatformType     string
+		PlatformName     string
+		PlatformVersion  string
+		ResourceType     string
+		IPAddress        string
+		ComputerName     string
+	}
+	all := []information{}
+	for _, i := range m.managed() {
+		described := information{
+			InstanceID: i.ID, PingStatus: "ConnectionLost", LastPingDateTime: seconds(time.Now()), AgentVersion: "3.3.0.0",
+			PlatformType: "Linux", PlatformName: "Amazon Linux", PlatformVersion: "2023", ResourceType: "EC2Instance",
+			IPAddress: i.PrivateIP, ComputerName: i.ID,
+		}
+		if online(i) {
+			described.PingStatus = "Online"
+		}
+		matches := true
+		for _, f := range in.Filters {
+			values := map[string]string{
+				"InstanceIds": described.InstanceID, "PingStatus": described.PingStatus, "PlatformTypes": described.PlatformType, "ResourceType": described.ResourceType,
+			}
+			value, known := values[f.Key]
+			if !known {
+				return nil, refuse("InvalidInstanceInformationFilterValue", "this region does not filter by %q", f.Key)
+			}
+			matches = matches && slices.Contains(f.Values, value)
+		}
+		if matches {
+			all = append(all, described)
+		}
+	}
+	var out struct {
+		InstanceInformationList []information
+		NextToken               string `json:",omitempty"`
+	}
+	end := min(start+limit, len(all))
+	out.InstanceInformationList = all[min(start, end):end]
+	if end < len(all) {
+		out.NextToken = strconv.Itoa(end)
+	}
+	return out, nil
+}
+
+// managed returns the instances whose agent has registered once and that are
+// not terminated, by ID.
+func (m *Manager) managed() []Instance {
+	all := m.config.Instances.Instances()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var managed []Instance
+	for _, i := range all {
+		if online(i) {
+			m.registered[i.ID] = true
+		}
+		if m.registered[i.ID] && i.State != "terminated" {
+			managed = append(managed, i)
+		}
+	}
+	slices.SortFunc(managed, func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
+	return managed
+}

@@ -1,0 +1,124 @@
+// Package ssm is Systems Manager of the region: Run Command, which really runs
+// its scripts on the instances' machines, the inventory of managed instances,
+// and public parameters.
+//
+// AWS-RunShellScript is the only document, commands go to instances named by
+// their IDs, and there are no parameters of the account's own. A parameter of
+// a call that the service does not have is refused, never ignored.
+package ssm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
+)
+
+// Instances are the account's EC2 instances.
+type Instances interface {
+	// Instance returns one, also for a while after it was terminated.
+	Instance(id string) (Instance, bool)
+	Instances() []Instance
+}
+
+// Instance is what Run Command knows of an instance.
+type Instance struct {
+	ID        string
+	State     string // as EC2 names it: pending, running, …
+	PrivateIP string
+	Tags      map[string]string
+	// Machine is nil when none runs.
+	Machine Machine
+}
+
+// Machine is what an SSM agent does on an ec2.Machine.
+type Machine interface {
+	// Execute runs a shell script to its end, or kills it when ctx ends.
+	Execute(ctx context.Context, script string) (ec2.CommandResult, error)
+	AgentOnline() bool
+}
+
+var _ Machine = ec2.Machine(nil)
+
+// Config is what the service needs to know of its surroundings.
+type Config struct {
+	Account, Region string
+	Instances       Instances
+	// Parameters are the public parameters by name.
+	Parameters map[string]string
+	// Lag is how long an invocation does not exist yet after its command was
+	// sent.
+	Lag time.Duration
+}
+
+// Manager is the service.
+type Manager struct {
+	config Config
+	ctx    context.Context //nolint:containedctx // commands outlive the calls that send them
+	stop   context.CancelFunc
+	wait   sync.WaitGroup
+
+	mu          sync.Mutex
+	invocations []*invocation // in the order in which they were sent
+	registered  map[string]bool
+}
+
+// New makes the service. Close ends it.
+func New(config Config) *Manager {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Manager{config: config, ctx: ctx, stop: stop, registered: map[string]bool{}}
+}
+
+// Close kills the commands that run.
+func (m *Manager) Close() {
+	m.stop()
+	m.wait.Wait()
+}
+
+// Service is the service for the region's front door.
+func (m *Manager) Service() *api.Service {
+	return &api.Service{
+		Name:     "ssm",
+		Protocol: api.JSON,
+		Operations: map[string]api.Operation{
+			"GetParameter":                m.getParameter,
+			"GetParameters":               m.getParameters,
+			"SendCommand":                 m.sendCommand,
+			"GetCommandInvocation":        m.getCommandInvocation,
+			"ListCommandInvocations":      m.listCommandInvocations,
+			"CancelCommand":               m.cancelCommand,
+			"DescribeInstanceInformation": m.describeInstanceInformation,
+		},
+	}
+}
+
+// decode reads a request and refuses parameters that it has no field for.
+func decode(c *api.Call, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(c.Body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		return nil
+	}
+	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		return invalid("this region's %s does not have the parameter %s", c.Action, field)
+	}
+	return api.Errorf(http.StatusBadRequest, "SerializationException", "%v", err)
+}
+
+func invalid(format string, args ...any) error {
+	return refuse("ValidationException", format, args...)
+}
+
+func refuse(code, format string, args ...any) error {
+	return api.Errorf(http.StatusBadRequest, code, format, args...)
+}
+
+// seconds is a time as the JSON protocol has it.
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
