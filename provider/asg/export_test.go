@@ -1,0 +1,8 @@
+package asg
+
+// What the tests outside the package look into.
+var (
+	UserData = userData
+	Quote    = quote
+	Stub     = stub
+)
