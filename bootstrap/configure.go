@@ -35,6 +35,10 @@ const (
 // The daemons' units are not enabled, and neither is etcd's: after a reboot it
 // is the bootstrap that decides whether this node is still a member.
 func (b *Bootstrap) configure() phase.Phase {
+	// What Run has worked out holds for the question after it: nodes that join
+	// in the meantime change the list of endpoints, which is no reason to start
+	// over.
+	var ran *configuration
 	return phase.Phase{
 		Name:    PhaseConfigure,
 		Timeout: 2 * time.Minute,
@@ -42,11 +46,15 @@ func (b *Bootstrap) configure() phase.Phase {
 			if installed, err := b.etcfsInstalled(); err != nil || !installed {
 				return false, err
 			}
-			wanted, err := b.configuration(ctx)
-			if err != nil {
-				return false, nil // Run asks again, with patience
+			wanted := ran
+			if wanted == nil {
+				now, err := b.configuration(ctx)
+				if err != nil {
+					return false, nil // Run asks again, with patience
+				}
+				wanted = &now
 			}
-			if configured, err := b.configured(wanted); err != nil || !configured {
+			if configured, err := b.configured(*wanted); err != nil || !configured {
 				return false, err
 			}
 			return b.Services.Enabled(ctx, UnitBootstrap)
@@ -80,6 +88,7 @@ func (b *Bootstrap) configure() phase.Phase {
 			if err := b.Services.Install(ctx, wanted.units...); err != nil {
 				return err
 			}
+			ran = &wanted
 			return b.Services.Enable(ctx, UnitBootstrap)
 		},
 	}

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
 )
 
@@ -180,6 +182,31 @@ func TestConfigureAfterAnUpgradeToConfigFiles(t *testing.T) {
 	}
 	installMeta(t, b, helpFlags...)
 	twice(t, b, b.configure())
+}
+
+// growing is an etcd cluster that another node joins each time it is asked.
+type growing struct {
+	Etcd
+	asked *int
+}
+
+func (g growing) Members(context.Context, []string) ([]membership.Member, error) {
+	*g.asked++
+	list := make([]membership.Member, *g.asked)
+	for i := range list {
+		list[i].ClientURLs = []string{fmt.Sprintf("http://10.0.1.%d:2379", i)}
+	}
+	return list, nil
+}
+
+func TestConfigureWhileOthersJoin(t *testing.T) {
+	t.Parallel()
+	b, _ := newNode(t)
+	installMeta(t, b, helpFlags...)
+	b.Etcd = growing{asked: new(int)}
+	if err := runPhase(t, b, b.configure()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestConfigureRefusesADaemonThatLacksAFlag(t *testing.T) {

@@ -1,0 +1,262 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
+)
+
+var (
+	running  = systemd.State{Active: "active", Sub: "running", Result: "success"}
+	starting = systemd.State{Active: "activating", Sub: "auto-restart", Result: "exit-code", Restarts: crashes}
+	dead     = systemd.State{Active: "failed", Sub: "failed", Result: "exit-code"}
+)
+
+// healthy has etcfuse-meta open its socket when it starts, and etcfuse insist
+// on finding it.
+func healthy(t *testing.T, b *Bootstrap) func(string) systemd.State {
+	return func(unit string) systemd.State {
+		socket := b.path(settings.SocketFile)
+		switch unit {
+		case UnitMeta:
+			if _, err := os.Lstat(socket); err == nil {
+				t.Error("a stale socket was there when etcfuse-meta started")
+			}
+			listen(t, socket)
+		case UnitFuse:
+			if !b.socketExists() {
+				return dead
+			}
+		}
+		return running
+	}
+}
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+	b, daemons := newNode(t)
+	daemons.onStart = healthy(t, b)
+	twice(t, b, b.start())
+	if want := []string{UnitMeta, UnitFuse}; !slices.Equal(daemons.started, want) {
+		t.Errorf("started %v, want %v once each and in this order", daemons.started, want)
+	}
+	for _, dir := range []string{settings.MountPoint, filepath.Dir(settings.SocketFile)} {
+		if info, err := os.Stat(b.path(dir)); err != nil || !info.IsDir() {
+			t.Errorf("%s: %v, want a folder", dir, err)
+		}
+	}
+
+	t.Run("etcfuse has crashed", func(t *testing.T) {
+		daemons.states[UnitFuse] = dead
+		daemons.started = nil
+		twice(t, b, b.start())
+		if want := []string{UnitFuse}; !slices.Equal(daemons.started, want) {
+			t.Errorf("started %v, want %v", daemons.started, want)
+		}
+	})
+	t.Run("both were killed and the socket is left", func(t *testing.T) {
+		clear(daemons.states)
+		twice(t, b, b.start())
+	})
+}
+
+func TestStartFailsFast(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meta, fuse systemd.State
+		want       string
+	}{
+		"etcfuse-meta has failed": {dead, running, "etcfuse-meta.service has failed: it is failed, result exit-code"},
+		"etcfuse has failed":      {running, dead, "etcfuse.service has failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, daemons := newNode(t)
+			var log bytes.Buffer
+			b.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			daemons.onStart = func(unit string) systemd.State {
+				if unit == UnitMeta {
+					if test.meta.Running() {
+						listen(t, b.path(settings.SocketFile))
+					}
+					return test.meta
+				}
+				return test.fuse
+			}
+			daemons.journal = map[string][]string{}
+			for _, unit := range []string{UnitMeta, UnitFuse} {
+				for i := range 100 {
+					daemons.journal[unit] = append(daemons.journal[unit], fmt.Sprintf("%s says %d.", unit, i))
+				}
+			}
+			err := runPhase(t, b, b.start())
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+			for _, unit := range []string{UnitMeta, UnitFuse} {
+				if got := strings.Count(log.String(), unit+" says"); got != journalLines {
+					t.Errorf("the log has %d lines of the journal of %s, want %d", got, unit, journalLines)
+				}
+				if !strings.Contains(log.String(), unit+" says 99.") || strings.Contains(log.String(), unit+" says 39.") {
+					t.Errorf("the lines of %s are not the last ones", unit)
+				}
+			}
+		})
+	}
+}
+
+func TestStartNoticesACrashLoop(t *testing.T) {
+	t.Parallel()
+	b, daemons := newNode(t)
+	// Crashes of long ago do not count.
+	daemons.states[UnitMeta] = systemd.State{Active: "activating", Restarts: 7}
+	watch, err := b.watch(t.Context(), UnitMeta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for restarts, hopeless := range map[int]bool{7: false, 7 + crashes - 1: false, 7 + crashes: true} {
+		daemons.states[UnitMeta] = systemd.State{Active: "activating", Sub: "auto-restart", Restarts: restarts}
+		if _, err := watch.check(t.Context(), UnitMeta); (err != nil) != hopeless {
+			t.Errorf("after %d restarts: got %v, want hopeless %t", restarts, err, hopeless)
+		}
+	}
+}
+
+// stubMountpoint says yes when a file exists.
+func stubMountpoint(t *testing.T, b *Bootstrap) (mounted string) {
+	t.Helper()
+	mounted = filepath.Join(t.TempDir(), "mounted")
+	stubCommand(t, "mountpoint", fmt.Sprintf(`[ "$*" = "-q %s" ] || exit 64; [ -e %s ]`, b.path(settings.MountPoint), mounted))
+	return mounted
+}
+
+func TestMount(t *testing.T) {
+	b, daemons := newNode(t)
+	mounted := stubMountpoint(t, b)
+	daemons.states[UnitMeta], daemons.states[UnitFuse] = running, running
+	p := b.mount()
+	if isDone(t, p) {
+		t.Fatal("it is mounted before it is")
+	}
+	// It appears while the phase waits.
+	asked := p.Done
+	p.Done = func(ctx context.Context) (bool, error) {
+		done, err := asked(ctx)
+		return done, errors.Join(err, os.WriteFile(mounted, nil, 0o644))
+	}
+	if err := runPhase(t, b, p); err != nil {
+		t.Fatal(err)
+	}
+	if !isDone(t, b.mount()) {
+		t.Error("it is not mounted after it is")
+	}
+}
+
+func TestMountFailsFast(t *testing.T) {
+	b, daemons := newNode(t)
+	stubMountpoint(t, b)
+	daemons.states[UnitMeta], daemons.states[UnitFuse] = running, dead
+	err := runPhase(t, b, b.mount())
+	if err == nil || !strings.Contains(err.Error(), "mount: etcfuse.service has failed") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// reports are the instances that were reported unhealthy.
+type reports struct {
+	instances []string
+	err       error
+}
+
+func (r *reports) ReportUnhealthy(_ context.Context, instanceID string) error {
+	r.instances = append(r.instances, instanceID)
+	return r.err
+}
+
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	boom := &phase.Error{Phase: PhaseMount, Err: errors.New("boom")}
+	for name, test := range map[string]struct {
+		prepare func(*testing.T, *Bootstrap, *reports)
+		stopped bool
+		report  bool
+		want    string
+	}{
+		"the first boot": {report: true, want: "mount: boom"},
+		"the instance is to be kept": {
+			prepare: func(_ *testing.T, b *Bootstrap, _ *reports) { b.Settings.OnBootstrapFailure = settings.FailureKeep },
+			want:    "mount: boom",
+		},
+		"a node that has been up before": {
+			prepare: func(t *testing.T, b *Bootstrap, _ *reports) {
+				if err := b.complete(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: "mount: boom",
+		},
+		"stopped by somebody": {stopped: true, want: "mount: boom"},
+		"an instance that does not know itself": {
+			prepare: func(_ *testing.T, b *Bootstrap, _ *reports) { b.Node = Node{} },
+			want:    "mount: boom",
+		},
+		"the report fails too": {
+			prepare: func(_ *testing.T, _ *Bootstrap, r *reports) { r.err = errors.New("denied") },
+			report:  true, want: "mount: boom\ndenied",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := newNode(t)
+			var r reports
+			b.Health = &r
+			if test.prepare != nil {
+				test.prepare(t, b, &r)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.stopped {
+				cancel()
+			}
+			err := b.failed(ctx, boom)
+			if err == nil || err.Error() != test.want || !errors.Is(err, boom) {
+				t.Errorf("got error %q, want %q with the cause in its chain", err, test.want)
+			}
+			want := []string{}
+			if test.report {
+				want = []string{testInstance}
+			}
+			if !slices.Equal(r.instances, want) {
+				t.Errorf("reported unhealthy %v, want %v", r.instances, want)
+			}
+		})
+	}
+}
+
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	want := []string{"identify", "install-etcd", "install-etcfs", "attach", "elect", "member", "configure", "start", "mount"}
+	if got := Phases(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	b, _ := newNode(t)
+	for _, name := range want {
+		if p, err := b.phase(name); err != nil || p.Name != name || p.Timeout == 0 {
+			t.Errorf("%s: got %q with timeout %s, %v", name, p.Name, p.Timeout, err)
+		}
+	}
+	if err := b.RunPhase(t.Context(), "celebrate"); err == nil {
+		t.Error("an unknown phase was run")
+	}
+}
