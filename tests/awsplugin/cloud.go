@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
@@ -121,7 +122,10 @@ type cloud struct {
 }
 
 func newCloud(ctx context.Context, c configuration) (*cloud, error) {
-	options := []func(*config.LoadOptions) error{config.WithRegion(c.Region)}
+	options := []func(*config.LoadOptions) error{
+		config.WithRegion(c.Region),
+		config.WithLogger(logging.Nop{}), // a plugin's error output is the user's
+	}
 	if c.AccessKey != "" {
 		options = append(options, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(c.AccessKey, c.SecretKey, c.Token)))
 	}
