@@ -77,7 +77,7 @@ var (
 	_ Attachments = (*aws.Volume)(nil)
 )
 
-// views are what the sources said.
+// views are what the sources said, and which of them did not.
 type views struct {
 	instances   []membership.Instance
 	group       map[string]aws.GroupState
@@ -87,48 +87,45 @@ type views struct {
 	// registered are the instance IDs of the node IDs that have a live
 	// membership key.
 	registered map[string]string
+
+	unseen map[source]error
 }
+
+// source is one of the places that a status is read from.
+type source string
+
+const (
+	sourceInstances source = "instances"
+	sourceGroup     source = "group"
+	sourceEtcd      source = "etcd"
+	sourceVolume    source = "volume"
+	sourceEtcFS     source = "EtcFS"
+)
+
+func (v views) sees(s source) bool { return v.unseen[s] == nil }
 
 // ReadStatus reads the sources and joins them. What cannot be read is said in
 // the status; there is always one.
 func ReadStatus(ctx context.Context, cluster string, self Node, from Sources) Status {
-	var v views
-	var unseen []string
-	missed := func(source string, err error) bool {
-		if err != nil {
-			unseen = append(unseen, source+": "+err.Error())
-		}
-		return err != nil
-	}
-
-	var err error
-	v.instances, err = from.Group.Instances(ctx)
-	missed("instances", err)
-	v.attachments, err = from.Attachments.Attachments(ctx)
-	missed("volume", err)
+	v := views{unseen: map[source]error{}}
+	v.instances, v.unseen[sourceInstances] = from.Group.Instances(ctx)
+	v.attachments, v.unseen[sourceVolume] = from.Attachments.Attachments(ctx)
 	ids := make([]string, len(v.instances))
 	for i, instance := range v.instances {
 		ids[i] = instance.ID
 	}
-	v.group, err = from.Lifecycle.States(ctx, ids)
-	missed("group", err)
+	v.group, v.unseen[sourceGroup] = from.Lifecycle.States(ctx, ids)
 
 	ip, err := v.readEtcd(ctx, self, from.Etcd)
-	if !missed("etcd", err) {
-		keys, err := from.Etcd.Values(ctx, ip, membershipPrefix)
-		missed("EtcFS", err)
-		v.registered = registered(cluster, keys)
-	} else {
-		unseen = append(unseen, "EtcFS: its membership is kept in etcd")
+	if err != nil {
+		v.unseen[sourceEtcd] = err
+		v.unseen[sourceEtcFS] = errors.New("its membership is kept in etcd")
+		return v.join(cluster)
 	}
-
-	status := v.join(cluster)
-	status.Unseen = unseen
-	if len(unseen) > 0 {
-		// Half of a picture has contradictions that the cluster has not.
-		status.Problems = nil
-	}
-	return status
+	keys, err := from.Etcd.Values(ctx, ip, membershipPrefix)
+	v.unseen[sourceEtcFS] = err
+	v.registered = registered(cluster, keys)
+	return v.join(cluster)
 }
 
 // readEtcd reads members and leader through the first node that answers, this
@@ -156,11 +153,20 @@ func (v *views) readEtcd(ctx context.Context, self Node, from EtcdReader) (ip st
 }
 
 // join puts what the sources say of one instance in one place, and says where
-// they disagree.
+// they disagree. A source that could not be read disagrees with none, and
+// without the list of instances nothing can be judged.
 func (v views) join(cluster string) Status {
-	status := Status{Cluster: cluster}
-	problem := func(format string, args ...any) {
-		status.Problems = append(status.Problems, fmt.Sprintf(format, args...))
+	// Empty lists, not null, for those who read the JSON.
+	status := Status{Cluster: cluster, Nodes: []NodeStatus{}, Problems: []string{}, Unseen: []string{}}
+	for _, s := range slices.Sorted(maps.Keys(v.unseen)) {
+		if err := v.unseen[s]; err != nil {
+			status.Unseen = append(status.Unseen, fmt.Sprintf("%s: %v", s, err))
+		}
+	}
+	problem := func(from source, format string, args ...any) {
+		if v.sees(from) && v.sees(sourceInstances) {
+			status.Problems = append(status.Problems, fmt.Sprintf(format, args...))
+		}
 	}
 	nodes := map[string]*NodeStatus{}
 	node := func(id string) *NodeStatus {
@@ -179,16 +185,16 @@ func (v views) join(cluster string) Status {
 		n := node(instance.ID)
 		n.Address = instance.IP
 		state, grouped := v.group[instance.ID]
-		switch healthy := strings.EqualFold(state.Health, "Healthy"); {
+		switch {
 		case !grouped:
-			problem("%s belongs to no Auto Scaling Group", instance.ID)
-		case !healthy:
+			problem(sourceGroup, "%s belongs to no Auto Scaling Group", instance.ID)
+		case !strings.EqualFold(state.Health, "Healthy"):
 			n.Group = state.Lifecycle + ", " + strings.ToLower(state.Health)
-			problem("%s is %s", instance.ID, n.Group)
+			problem(sourceGroup, "%s is %s", instance.ID, n.Group)
 		default:
 			n.Group = state.Lifecycle
 			if state.Lifecycle != "InService" {
-				problem("%s is %s", instance.ID, state.Lifecycle)
+				problem(sourceGroup, "%s is %s", instance.ID, state.Lifecycle)
 			}
 		}
 	}
@@ -196,7 +202,7 @@ func (v views) join(cluster string) Status {
 	for _, member := range v.members {
 		id := v.instanceOf(member)
 		if id == "" {
-			problem("etcd member %s belongs to no running instance", member)
+			problem(sourceEtcd, "etcd member %s belongs to no running instance", member)
 			continue
 		}
 		n := node(id)
@@ -213,20 +219,20 @@ func (v views) join(cluster string) Status {
 		}
 	}
 	if len(v.members) > 0 && v.leader == 0 {
-		problem("etcd has no leader")
+		problem(sourceEtcd, "etcd has no leader")
 	}
 
 	for _, attachment := range v.attachments {
 		node(attachment.InstanceID).Volume = attachment.State
 		if !expected[attachment.InstanceID] {
-			problem("the volume is %s to %s, which is no running node of the cluster", attachment.State, attachment.InstanceID)
+			problem(sourceVolume, "the volume is %s to %s, which is no running node of the cluster", attachment.State, attachment.InstanceID)
 		}
 	}
 	for _, nodeID := range slices.Sorted(maps.Keys(v.registered)) {
 		id := v.registered[nodeID]
 		node(id).EtcFS = nodeID
 		if !expected[id] {
-			problem("%s is registered in EtcFS, but is no running node of the cluster", nodeID)
+			problem(sourceEtcFS, "%s is registered in EtcFS, but is no running node of the cluster", nodeID)
 		}
 	}
 
@@ -237,17 +243,17 @@ func (v views) join(cluster string) Status {
 			continue
 		}
 		if n.Etcd != "leader" && n.Etcd != "voter" {
-			problem("%s has no voting etcd member", id)
+			problem(sourceEtcd, "%s has no voting etcd member", id)
 		}
 		if n.Volume != "attached" {
-			problem("%s has not attached the volume", id)
+			problem(sourceVolume, "%s has not attached the volume", id)
 		}
 		if n.EtcFS == "" {
-			problem("%s is not registered in EtcFS", id)
+			problem(sourceEtcFS, "%s is not registered in EtcFS", id)
 		}
 	}
 	if len(expected) == 0 {
-		problem("no instance of the cluster runs")
+		problem(sourceInstances, "no instance of the cluster runs")
 	}
 	return status
 }
