@@ -9,15 +9,16 @@
 package artifact
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
 )
@@ -46,8 +47,7 @@ type File struct {
 
 // Bundle makes a Set.
 type Bundle struct {
-	// load leaves the two files in a folder of the cache, and returns it.
-	load func(ctx context.Context, cache string, progress func(string)) (string, error)
+	load func(ctx context.Context, cache string, progress func(string)) (Set, error)
 }
 
 // Carried is the bundle that this build carries: the embedded programs in a
@@ -63,10 +63,10 @@ func Carried(source fs.FS) Bundle {
 // Installed is the bundle of a program that uses the component as a library:
 // compiled from the module that the Go toolchain resolves for that program.
 func Installed() Bundle {
-	return Bundle{func(ctx context.Context, cache string, progress func(string)) (string, error) {
+	return Bundle{func(ctx context.Context, cache string, progress func(string)) (Set, error) {
 		folder, err := moduleFolder(ctx)
 		if err != nil {
-			return "", err
+			return Set{}, err
 		}
 		return compiled(os.DirFS(folder)).load(ctx, cache, progress)
 	}}
@@ -74,7 +74,7 @@ func Installed() Bundle {
 
 // Folder is a bundle of the files that Compile left in a folder.
 func Folder(path string) Bundle {
-	return Bundle{func(context.Context, string, func(string)) (string, error) { return path, nil }}
+	return Bundle{func(context.Context, string, func(string)) (Set, error) { return inFolder(path) }}
 }
 
 // Load returns the programs, making them first if the cache does not have
@@ -85,14 +85,11 @@ func (b Bundle) Load(ctx context.Context, progress func(string)) (Set, error) {
 	if err != nil {
 		return Set{}, fmt.Errorf("find the user's cache folder: %w", err)
 	}
-	return b.loadInto(ctx, filepath.Join(cache, "pulumi-etcfs"), progress)
+	return b.load(ctx, filepath.Join(cache, "pulumi-etcfs"), progress)
 }
 
-func (b Bundle) loadInto(ctx context.Context, cache string, progress func(string)) (Set, error) {
-	folder, err := b.load(ctx, cache, progress)
-	if err != nil {
-		return Set{}, err
-	}
+// inFolder measures the files in a folder.
+func inFolder(folder string) (Set, error) {
 	var set Set
 	for name, file := range map[string]*File{BootstrapName: &set.Bootstrap, FunctionName: &set.Function} {
 		path := filepath.Join(folder, name)
@@ -108,40 +105,36 @@ func (b Bundle) loadInto(ctx context.Context, cache string, progress func(string
 // unpacked writes the files of a folder into the cache, below a name made of
 // their checksums.
 func unpacked(files fs.FS) Bundle {
-	return Bundle{func(_ context.Context, cache string, _ func(string)) (string, error) {
-		content := map[string][]byte{}
-		hash := sha256.New()
-		for _, name := range []string{BootstrapName, FunctionName} {
-			data, err := fs.ReadFile(files, name)
-			if err != nil {
-				return "", fmt.Errorf("read the embedded %s: %w", name, err)
-			}
-			content[name] = data
-			fmt.Fprintf(hash, "%x %s\n", sha256.Sum256(data), name)
+	return Bundle{func(_ context.Context, cache string, _ func(string)) (Set, error) {
+		bootstrap, err := fs.ReadFile(files, BootstrapName)
+		if err != nil {
+			return Set{}, fmt.Errorf("read the embedded bootstrap: %w", err)
 		}
-		folder := filepath.Join(cache, "release-"+hex.EncodeToString(hash.Sum(nil)))
+		function, err := fs.ReadFile(files, FunctionName)
+		if err != nil {
+			return Set{}, fmt.Errorf("read the embedded function: %w", err)
+		}
+		sums := [2][sha256.Size]byte{sha256.Sum256(bootstrap), sha256.Sum256(function)}
+		folder := filepath.Join(cache, fmt.Sprintf("release-%x", sha256.Sum256(slices.Concat(sums[0][:], sums[1][:]))))
+		set := Set{
+			Bootstrap: File{filepath.Join(folder, BootstrapName), hex.EncodeToString(sums[0][:])},
+			Function:  File{filepath.Join(folder, FunctionName), hex.EncodeToString(sums[1][:])},
+		}
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return "", fmt.Errorf("create the cache folder: %w", err)
+			return Set{}, fmt.Errorf("create the cache folder: %w", err)
 		}
-		for name, data := range content {
-			if err := keep(filepath.Join(folder, name), data); err != nil {
-				return "", err
-			}
+		if err := keep(set.Bootstrap.Path, bootstrap); err != nil {
+			return Set{}, err
 		}
-		return folder, nil
+		return set, keep(set.Function.Path, function)
 	}}
 }
 
-// keep leaves data in a file, unless it is there already. A file that somebody
-// changed is written again.
+// keep leaves data in a file, unless it is there already. A file that was
+// damaged is written again.
 func keep(path string, data []byte) error {
-	want := sha256.Sum256(data)
-	got, err := checksum(path)
-	switch {
-	case err == nil && got == hex.EncodeToString(want[:]):
+	if present, err := os.ReadFile(path); err == nil && bytes.Equal(present, data) {
 		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
 	}
 	if err := renameio.WriteFile(path, data, 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)

@@ -107,49 +107,49 @@ func pack(executable, output string) error {
 
 // compiled builds the programs once per source and toolchain.
 func compiled(source fs.FS) Bundle {
-	return Bundle{func(ctx context.Context, cache string, progress func(string)) (string, error) {
+	return Bundle{func(ctx context.Context, cache string, progress func(string)) (Set, error) {
 		files, err := sourceFiles(source)
 		if err != nil {
-			return "", err
+			return Set{}, err
 		}
 		if err := os.MkdirAll(cache, 0o755); err != nil {
-			return "", fmt.Errorf("create the cache folder: %w", err)
+			return Set{}, fmt.Errorf("create the cache folder: %w", err)
 		}
 		toolchain, err := goVersion(ctx, cache)
 		if err != nil {
-			return "", err
+			return Set{}, err
 		}
 		folder := filepath.Join(cache, "source-"+fingerprint(files, toolchain))
 		// Two clusters, or two programs, that start together compile once.
 		lock := flock.New(folder + ".lock")
 		if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
-			return "", fmt.Errorf("wait for another process that compiles: %w", err)
+			return Set{}, fmt.Errorf("wait for another process that compiles: %w", err)
 		}
 		defer lock.Unlock()
 		if _, err := os.Stat(folder); err == nil {
-			return folder, nil
+			return inFolder(folder)
 		}
 
 		progress(fmt.Sprintf("compiling the node's programs from source with %s (once; it may take a minute)", toolchain))
 		temporary, err := os.MkdirTemp(cache, ".compile-")
 		if err != nil {
-			return "", fmt.Errorf("create a folder to compile in: %w", err)
+			return Set{}, fmt.Errorf("create a folder to compile in: %w", err)
 		}
 		defer os.RemoveAll(temporary)
 		tree, output := filepath.Join(temporary, "source"), filepath.Join(temporary, "output")
 		if err := write(files, tree); err != nil {
-			return "", err
+			return Set{}, err
 		}
 		if err := os.Mkdir(output, 0o755); err != nil {
-			return "", fmt.Errorf("create a folder to compile in: %w", err)
+			return Set{}, fmt.Errorf("create a folder to compile in: %w", err)
 		}
 		if err := Compile(ctx, tree, output); err != nil {
-			return "", err
+			return Set{}, err
 		}
 		if err := os.Rename(output, folder); err != nil {
-			return "", fmt.Errorf("keep what was compiled: %w", err)
+			return Set{}, fmt.Errorf("keep what was compiled: %w", err)
 		}
-		return folder, nil
+		return inFolder(folder)
 	}}
 }
 

@@ -1,0 +1,186 @@
+package artifact_test
+
+import (
+	"archive/zip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/etcfs/pulumi-etcfs/provider/artifact"
+)
+
+// root is the module's root, which the programs are compiled from.
+const root = "../.."
+
+func load(t *testing.T, bundle artifact.Bundle, cache string) (artifact.Set, []string) {
+	t.Helper()
+	var said []string
+	set, err := artifact.LoadInto(context.Background(), bundle, cache, func(message string) { said = append(said, message) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, said
+}
+
+func sum(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256(data)
+	return hex.EncodeToString(hash[:])
+}
+
+// The programs that are compiled on demand are, byte for byte, those that a
+// release carries, and are compiled once.
+func TestCompiled(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	set, said := load(t, artifact.Compiled(os.DirFS(root)), cache)
+	if len(said) != 1 || !strings.HasPrefix(said[0], "compiling the node's programs from source with go1.") {
+		t.Errorf("got messages %q, want one that says what takes long", said)
+	}
+	for _, file := range []artifact.File{set.Bootstrap, set.Function} {
+		if got := sum(t, file.Path); got != file.SHA256 {
+			t.Errorf("%s has the sha256 %s, not %s", file.Path, got, file.SHA256)
+		}
+	}
+	again, said := load(t, artifact.Compiled(os.DirFS(root)), cache)
+	if again != set || len(said) != 0 {
+		t.Errorf("the second time: got %v and messages %q, want %v and none", again, said, set)
+	}
+
+	release := t.TempDir()
+	if err := artifact.Compile(context.Background(), root, release); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sum(t, filepath.Join(release, artifact.BootstrapName)), set.Bootstrap.SHA256; got != want {
+		t.Errorf("the bootstrap of a release has the sha256 %s, the one compiled from source %s", got, want)
+	}
+	if got, want := sum(t, filepath.Join(release, artifact.FunctionName)), set.Function.SHA256; got != want {
+		t.Errorf("the function of a release has the sha256 %s, the one compiled from source %s", got, want)
+	}
+	checkPrograms(t, release)
+}
+
+// checkPrograms sees to it that what an instance and Lambda run is static, for
+// linux/amd64, and executable.
+func checkPrograms(t *testing.T, folder string) {
+	t.Helper()
+	archive, err := zip.OpenReader(filepath.Join(folder, artifact.FunctionName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	if len(archive.File) != 1 || archive.File[0].Name != "bootstrap" || archive.File[0].Mode() != 0o755 {
+		t.Fatalf("the package holds %v, want one executable bootstrap", archive.File)
+	}
+	function := filepath.Join(t.TempDir(), "bootstrap")
+	in, err := archive.File[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(function, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(folder, artifact.BootstrapName), function} {
+		out, err := exec.Command("go", "version", "-m", path).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, want := range []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "-trimpath=true"} {
+			if !strings.Contains(string(out), "build\t"+want) {
+				t.Errorf("%s is not built with %s:\n%s", filepath.Base(path), want, out)
+			}
+		}
+	}
+}
+
+// Programs that start together share one copy, and a damaged one is replaced.
+func TestUnpacked(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{
+		artifact.BootstrapName: {Data: []byte("the bootstrap")},
+		artifact.FunctionName:  {Data: []byte("the function")},
+	}
+	cache := t.TempDir()
+	var wait sync.WaitGroup
+	sets := make([]artifact.Set, 8)
+	for i := range sets {
+		wait.Go(func() { sets[i], _ = load(t, artifact.Unpacked(files), cache) })
+	}
+	wait.Wait()
+	for _, set := range sets {
+		if set != sets[0] {
+			t.Errorf("got %v and %v", set, sets[0])
+		}
+	}
+	if got, want := sum(t, sets[0].Bootstrap.Path), sets[0].Bootstrap.SHA256; got != want {
+		t.Errorf("the bootstrap has the sha256 %s, not %s", got, want)
+	}
+
+	if err := os.WriteFile(sets[0].Bootstrap.Path, []byte("the bootstrap?"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if set, _ := load(t, artifact.Unpacked(files), cache); set != sets[0] || sum(t, set.Bootstrap.Path) != set.Bootstrap.SHA256 {
+		t.Errorf("the damaged bootstrap was kept: %v, want %v", set, sets[0])
+	}
+
+	files[artifact.BootstrapName] = &fstest.MapFile{Data: []byte("another bootstrap")}
+	if set, _ := load(t, artifact.Unpacked(files), cache); set.Bootstrap.Path == sets[0].Bootstrap.Path {
+		t.Error("another release uses the files of this one")
+	}
+}
+
+func TestSourceMatters(t *testing.T) {
+	t.Parallel()
+	base := func() fstest.MapFS {
+		return fstest.MapFS{
+			"go.mod":               {Data: []byte("module example")},
+			"go.sum":               {},
+			"bootstrap/a.go":       {Data: []byte("package a")},
+			"bootstrap/a_test.go":  {Data: []byte("package a")},
+			"bootstrap/testdata/x": {Data: []byte("x")},
+			"lambda/b.go":          {Data: []byte("package b")},
+		}
+	}
+	want := artifact.Fingerprint(t, base())
+	for path, changes := range map[string]bool{
+		"go.mod": true, "go.sum": true, "bootstrap/a.go": true, "lambda/b.go": true,
+		"bootstrap/a_test.go": false, "bootstrap/testdata/x": false, "README.md": false,
+	} {
+		source := base()
+		source[path] = &fstest.MapFile{Data: []byte("changed")}
+		if got := artifact.Fingerprint(t, source); (got != want) != changes {
+			t.Errorf("a change of %s makes another fingerprint: %t, want %t", path, got != want, changes)
+		}
+	}
+}
+
+func TestBrokenSource(t *testing.T) {
+	t.Parallel()
+	source := fstest.MapFS{
+		"go.mod":                                {Data: []byte("module example\n\ngo 1.26\n")},
+		"go.sum":                                {},
+		"bootstrap/cmd/etcfs-bootstrap/main.go": {Data: []byte("package main\n\nfunc main() { undefined() }\n")},
+		"lambda/b.go":                           {Data: []byte("package b")},
+	}
+	_, err := artifact.LoadInto(context.Background(), artifact.Compiled(source), t.TempDir(), func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "compile ./bootstrap/cmd/etcfs-bootstrap") || !strings.Contains(err.Error(), "undefined: undefined") {
+		t.Errorf("got %v, want what the compiler said of which program", err)
+	}
+}
