@@ -22,6 +22,7 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	"github.com/etcfs/pulumi-etcfs/tests/region/imds"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin"
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin/etcfs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/rootfs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/supervisor"
 )
@@ -128,7 +129,7 @@ func (m *Machine) environment() []string {
 		"AWS_REGION=" + m.spec.Region,
 		"AWS_ENDPOINT_URL=" + m.machines.config.Endpoint,
 		fmt.Sprintf("AWS_EC2_METADATA_SERVICE_ENDPOINT=http://%s:%d", m.spec.PrivateIP, metadataPort),
-		standin.AddressVariable + "=" + m.spec.PrivateIP,
+		etcfs.AddressVariable + "=" + m.spec.PrivateIP,
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin/awscli"
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin/dnf"
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin/etcfs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/supervisor"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/systemctl"
 )
@@ -27,6 +30,10 @@ type applet func(args []string, stdout, stderr io.Writer) int
 var commands = map[string]applet{
 	"systemctl":  systemctl.Main,
 	"journalctl": systemctl.Journal,
+	"dnf":        dnf.Main,
+	"rpm":        dnf.RPM,
+	"aws":        awscli.Main,
+	"mountpoint": etcfs.Mountpoint,
 	"reboot": func(_ []string, stdout, stderr io.Writer) int {
 		return systemctl.Main([]string{"reboot"}, stdout, stderr)
 	},
@@ -35,9 +42,13 @@ var commands = map[string]applet{
 	},
 }
 
-// inner are started by name only: init by the machine's maker.
+// inner are started by name only: init by the machine's maker, the programs
+// of EtcFS by the scripts in its packages, as they are not there before that.
 var inner = map[string]applet{
-	"init": func(args []string, _, _ io.Writer) int { return supervisor.Main(args) },
+	"etcfuse-meta": etcfs.Meta,
+	"etcfuse":      etcfs.Fuse,
+	"etcfsctl":     etcfs.Control,
+	"init":         func(args []string, _, _ io.Writer) int { return supervisor.Main(args) },
 }
 
 // Is says whether a program name is one of this program's.
@@ -107,8 +118,3 @@ func Install(dir, program string) error {
 	}
 	return nil
 }
-
-// AddressVariable names the environment variable that holds a machine's own
-// address: where a daemon that is told to listen on every address must listen,
-// as all machines share the host's network.
-const AddressVariable = "STANDIN_ADDRESS"

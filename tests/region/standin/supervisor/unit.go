@@ -149,7 +149,8 @@ func (u *unit) merge(path, text string) error {
 	}
 	for _, option := range options {
 		key := option.Section + "." + option.Name
-		value := strings.TrimSpace(u.specifiers(option.Value))
+		value := strings.ReplaceAll(option.Value, "\\\n", " ") // a continued line
+		value = strings.TrimSpace(u.specifiers(value))
 		if set := directives[key]; set != nil {
 			if err := set(u, value); err != nil {
 				return fmt.Errorf("%s: %s=%s: %w", path, option.Name, option.Value, err)
