@@ -19,8 +19,8 @@ import (
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
 )
 
-// Folders that hold nothing but generated files, relative to the module's root.
-var folders = []string{"sdk/go/etcfs", "sdk/nodejs", "sdk/python"}
+// Folders hold nothing but generated files, relative to the module's root.
+var Folders = []string{"sdk/go/etcfs", "sdk/nodejs", "sdk/python"}
 
 // schemaFile is the schema's place, relative to the module's root.
 const schemaFile = "provider/schema.json"
@@ -73,7 +73,7 @@ func Write(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, folder := range folders {
+	for _, folder := range Folders {
 		if err := os.RemoveAll(filepath.Join(root, folder)); err != nil {
 			return fmt.Errorf("clear %s: %w", folder, err)
 		}
