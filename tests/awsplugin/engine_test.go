@@ -6,8 +6,12 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	provider "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/etcfs/pulumi-etcfs/tests/awsplugin"
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/autoscaling"
 	"github.com/etcfs/pulumi-etcfs/tests/region/dynamodb"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	"github.com/etcfs/pulumi-etcfs/tests/region/fake"
@@ -26,30 +31,35 @@ import (
 
 // engine does to the plugin what Pulumi's engine does.
 type engine struct {
-	t       *testing.T
-	plugin  provider.Provider
-	region  *api.Server
-	compute *ec2.Service
+	t        *testing.T
+	plugin   provider.Provider
+	region   *api.Server
+	url      string
+	machines *fake.Machines
 }
 
 // newEngine starts the plugin on a region of its own.
 func newEngine(t *testing.T, configuration map[string]any) *engine {
 	t.Helper()
 	identities := iam.New(fake.Account, fake.Region)
+	machines, events, logger := &fake.Machines{}, &fake.Events{}, slog.New(slog.DiscardHandler)
 	compute, err := ec2.New(ec2.Config{
 		Region: fake.Region, AccountID: fake.Account, Directory: t.TempDir(),
-		Machines: &fake.Machines{}, IAM: identities, Events: &fake.Events{}, Logger: slog.New(slog.DiscardHandler),
+		Machines: machines, IAM: identities, Events: events, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	groups := autoscaling.New(autoscaling.Config{Region: fake.Region, AccountID: fake.Account, EC2: compute, Events: events, Logger: logger})
 	t.Cleanup(func() {
+		groups.Close()
 		if err := compute.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	door := fake.NewDoor(identities,
 		compute.API(),
+		groups.API(),
 		sts.New(fake.Account, identities),
 		dynamodb.New(dynamodb.Config{Account: fake.Account, Region: fake.Region}).Service(),
 		logs.New(logs.Config{Account: fake.Account, Region: fake.Region}).Service(),
@@ -58,7 +68,7 @@ func newEngine(t *testing.T, configuration map[string]any) *engine {
 	listener := httptest.NewServer(door.Server)
 	t.Cleanup(listener.Close)
 
-	e := &engine{t: t, plugin: awsplugin.New().WithDefaults(), region: door.Server, compute: compute}
+	e := &engine{t: t, plugin: awsplugin.New().WithDefaults(), region: door.Server, url: listener.URL, machines: machines}
 	endpoints := map[string]any{}
 	for _, service := range []string{"autoscaling", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "s3", "ssm", "sts"} {
 		endpoints[service] = listener.URL
@@ -255,4 +265,58 @@ func (r *instance) text(name string) string {
 		return ""
 	}
 	return value.AsString()
+}
+
+// invoke calls a function.
+func (e *engine) invoke(token string, args map[string]any) property.Map {
+	e.t.Helper()
+	result, err := e.tryInvoke(token, args)
+	if err != nil {
+		e.t.Fatalf("invoke %s: %v", token, err)
+	}
+	return result
+}
+
+func (e *engine) tryInvoke(token string, args map[string]any) (property.Map, error) {
+	result, err := e.plugin.Invoke(e.t.Context(), provider.InvokeRequest{Token: tokens.Type(token), Args: properties(args)})
+	for _, failure := range result.Failures {
+		err = errors.Join(err, errors.New(failure.Property+": "+failure.Reason))
+	}
+	return result.Return, err
+}
+
+// refuse makes the region refuse an operation until remove is called.
+func (e *engine) refuse(operation string, with error) (remove func()) {
+	return e.region.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
+		if c.Action == operation {
+			return nil, with
+		}
+		return next(ctx)
+	})
+}
+
+// record keeps the names of the calls that the region answers from now on.
+func (e *engine) record(operations *[]string) {
+	var mu sync.Mutex
+	e.region.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
+		mu.Lock()
+		*operations = append(*operations, c.Action)
+		mu.Unlock()
+		return next(ctx)
+	})
+}
+
+// setDesiredCapacity is somebody else scaling a group.
+func (e *engine) setDesiredCapacity(group string, desired int) {
+	e.t.Helper()
+	client := sdk.New(sdk.Options{
+		Region: fake.Region, BaseEndpoint: aws.String(e.url),
+		Credentials: credentials.NewStaticCredentialsProvider(iam.AdministratorAccessKeyID, iam.AdministratorSecretAccessKey, ""),
+	})
+	_, err := client.SetDesiredCapacity(e.t.Context(), &sdk.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String(group), DesiredCapacity: aws.Int32(int32(desired)),
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
 }

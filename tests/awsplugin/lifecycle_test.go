@@ -152,7 +152,7 @@ func TestLifeOfEachResource(t *testing.T) {
 		{
 			token: "aws:ec2/launchTemplate:LaunchTemplate",
 			inputs: object{
-				"namePrefix": "demo-", "description": "Nodes", "imageId": "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
+				"namePrefix": "demo-", "description": "Nodes", "imageId": latestImage,
 				"instanceType": "t3.medium", "userData": "IyEvYmluL3NoCg==",
 				"vpcSecurityGroupIds": []any{"sg-0123456789abcdef0", "sg-0123456789abcdef1"},
 				"metadataOptions":     object{"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1},
@@ -167,6 +167,18 @@ func TestLifeOfEachResource(t *testing.T) {
 			change:  object{"instanceType": "m7i.large", "metadataOptions": object{"httpTokens": "optional"}},
 			changed: []string{"instanceType", "metadataOptions.httpTokens"},
 			replace: object{"namePrefix": "other-"},
+		},
+		{
+			token: "aws:autoscaling/lifecycleHook:LifecycleHook",
+			before: func(e *engine, inputs object) {
+				inputs["autoscalingGroupName"] = e.create("aws:autoscaling/group:Group", "group", groupInputs(e, 0)).id
+			},
+			inputs: object{
+				"name": "demo-graceful-leave", "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "defaultResult": "CONTINUE", "heartbeatTimeout": 180,
+			},
+			change:  object{"heartbeatTimeout": 300},
+			changed: []string{"heartbeatTimeout"},
+			replace: object{"name": "another"},
 		},
 		{
 			token:   "aws:cloudwatch/logGroup:LogGroup",
