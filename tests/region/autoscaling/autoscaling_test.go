@@ -58,14 +58,16 @@ func inWorld(t *testing.T, test func(*world)) {
 		w.client = sdk.NewFromConfig(w.door.Administrator())
 		w.ec2API = ec2sdk.NewFromConfig(w.door.Administrator())
 		w.template = w.newTemplate("t3.medium")
+		defer func() {
+			service.Close()
+			if err := w.ec2.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if running, left := w.machines.Running(); running+left > 0 {
+				t.Errorf("%d machines run and %d disks are left after the end", running, left)
+			}
+		}()
 		test(w)
-		service.Close()
-		if err := w.ec2.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if running, left := w.machines.Running(); running+left > 0 {
-			t.Errorf("%d machines run and %d disks are left after the end", running, left)
-		}
 	})
 }
 

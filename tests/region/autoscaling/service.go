@@ -99,7 +99,11 @@ func operation[In any](s *Service, run func(c *api.Call, in In) (any, error)) ap
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return run(c, in)
+		result, err := run(c, in)
+		if result == nil {
+			result = struct{}{} // the SDK looks for a result, be it empty
+		}
+		return result, err
 	}
 }
 

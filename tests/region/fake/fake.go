@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	iamsdk "github.com/aws/aws-sdk-go-v2/service/iam"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
@@ -272,4 +273,19 @@ func (m *Machine) Remove() error {
 	defer m.mu.Unlock()
 	m.removed = true
 	return nil
+}
+
+// PutRole makes a role that a service may assume, with one inline policy.
+func PutRole(ctx context.Context, door *Door, name, service, policy string) error {
+	client := iamsdk.NewFromConfig(door.Administrator())
+	_, err := client.CreateRole(ctx, &iamsdk.CreateRoleInput{
+		RoleName: &name,
+		AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole",` +
+			`"Principal":{"Service":"` + service + `"}}]}`),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.PutRolePolicy(ctx, &iamsdk.PutRolePolicyInput{RoleName: &name, PolicyName: aws.String("policy"), PolicyDocument: &policy})
+	return err
 }

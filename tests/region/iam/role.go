@@ -154,7 +154,7 @@ func (s *Service) updateRole(_ context.Context, c *api.Call) (any, error) {
 	if c.Params.Has("Description") {
 		r.description = c.Params.Get("Description")
 	}
-	return nil, nil
+	return struct{}{}, nil // the SDK looks for a result
 }
 
 func (s *Service) updateAssumeRolePolicy(_ context.Context, c *api.Call) (any, error) {
