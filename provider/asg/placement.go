@@ -42,7 +42,7 @@ func (b *builder) inspect(args *ClusterArgs) (place, error) {
 	subnet, found := b.subnet(args, v, problems)
 	problems = append(problems, found...)
 	if problems != nil {
-		return place{}, errors.NewInputPropertiesError(fmt.Sprintf("%s %s cannot be created", Token, b.name), problems...)
+		return place{}, errors.NewInputPropertiesError(fmt.Sprintf("%s has inputs that cannot be accepted, nothing is created", b.name), problems...)
 	}
 	b.in = newInputs(args, v)
 
@@ -76,7 +76,7 @@ func (b *builder) subnet(args *ClusterArgs, v *values, problems []errors.InputPr
 	if _, err := internals.UnsafeAwaitOutput(b.ctx.Context(), subnet); err != nil {
 		return subnet, []errors.InputPropertyErrorDetails{{
 			PropertyPath: property,
-			Reason:       fmt.Sprintf("was not found: %s (%v)", remedy, err),
+			Reason:       fmt.Sprintf("cannot be looked up: %s (%v)", remedy, err),
 		}}
 	}
 	return subnet, nil

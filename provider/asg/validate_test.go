@@ -199,8 +199,8 @@ func TestNoSuchSubnet(t *testing.T) {
 		_, err := w.construct(t, given(test.inputs))
 		var problems refusal
 		if !errors.As(err, &problems) || len(problems) != 1 ||
-			!strings.HasPrefix(problems[0], test.path+": was not found") || !strings.Contains(problems[0], test.words) {
-			t.Errorf("got %v, want %s not found with %q", err, test.path, test.words)
+			!strings.HasPrefix(problems[0], test.path+": cannot be looked up") || !strings.Contains(problems[0], test.words) {
+			t.Errorf("got %v, want the lookup of %s refused with %q", err, test.path, test.words)
 		}
 	}
 }
