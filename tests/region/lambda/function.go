@@ -107,7 +107,7 @@ var reserved = []string{
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_LAMBDA_RUNTIME_API", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR",
 }
 
-func (in settingsInput) check() error {
+func (in settingsInput) check(name string) error {
 	switch {
 	case in.TracingConfig != nil && in.TracingConfig.Mode != "PassThrough":
 		return invalid("this region does not trace")
@@ -115,7 +115,7 @@ func (in settingsInput) check() error {
 		return invalid("this region's functions have 512 MB of ephemeral storage")
 	case in.LoggingConfig != nil && in.LoggingConfig.LogFormat != "" && in.LoggingConfig.LogFormat != "Text":
 		return invalid("this region's functions log text")
-	case in.LoggingConfig != nil && in.LoggingConfig.LogGroup != "":
+	case in.LoggingConfig != nil && in.LoggingConfig.LogGroup != "" && in.LoggingConfig.LogGroup != logGroup(name):
 		return invalid("this region's functions log to the group of their name")
 	}
 	return nil
@@ -298,7 +298,7 @@ func (f *Functions) createFunction(c *api.Call, _, _ string) (any, error) {
 	if err := f.authorize(c, "lambda:CreateFunction", made.Name); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(in.check(), made.check()); err != nil {
+	if err := cmp.Or(in.check(made.Name), made.check()); err != nil {
 		return nil, err
 	}
 	if err := f.checkRole(c, made); err != nil {
@@ -365,7 +365,7 @@ func (f *Functions) updateFunctionConfiguration(c *api.Call, name, _ string) (an
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	if err := in.check(); err != nil {
+	if err := in.check(name); err != nil {
 		return nil, err
 	}
 	var updated settings

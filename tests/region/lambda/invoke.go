@@ -210,7 +210,6 @@ type eventInvokeConfig struct {
 	LastModified             float64 // seconds
 	MaximumRetryAttempts     int
 	MaximumEventAgeInSeconds int
-	DestinationConfig        struct{ OnFailure, OnSuccess struct{} }
 }
 
 func (f *Functions) describeInvokeConfig(fn *function) eventInvokeConfig {

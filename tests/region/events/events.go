@@ -1,0 +1,188 @@
+// Package events is EventBridge of the region: rules of the default event bus,
+// their patterns, and Lambda functions as their targets, which it invokes as
+// far as their resource policies let it.
+//
+// Nothing is scheduled, transformed or sent to a dead-letter queue: an event
+// whose target refuses it is lost, as it is in AWS without such a queue.
+package events
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+)
+
+// servicePrincipal is who the bus is to a function's resource policy.
+const servicePrincipal = "events.amazonaws.com"
+
+// Functions are the targets of rules.
+type Functions interface {
+	// InvokeFor queues an asynchronous invocation for another service's
+	// resource, or refuses it.
+	InvokeFor(service, resourceARN, functionARN string, payload []byte) error
+}
+
+// Config is what the service needs; every field is required.
+type Config struct {
+	Account, Region string
+	Functions       Functions
+	// Logger tells what becomes of events.
+	Logger *slog.Logger
+}
+
+// Event is an event as targets get it.
+type Event struct {
+	Version    string   `json:"version"`
+	ID         string   `json:"id"`
+	DetailType string   `json:"detail-type"`
+	Source     string   `json:"source"`
+	Account    string   `json:"account"`
+	Time       string   `json:"time"`
+	Region     string   `json:"region"`
+	Resources  []string `json:"resources"`
+	Detail     any      `json:"detail"`
+}
+
+// Bus is the service.
+type Bus struct {
+	config Config
+
+	mu     sync.Mutex
+	rules  map[string]*rule
+	copies func(Event) int
+}
+
+type rule struct {
+	name, description, patternText string
+	pattern                        pattern
+	enabled                        bool
+	tags                           map[string]string
+	targets                        []target
+}
+
+type target struct {
+	ID          string `json:"Id"`
+	Arn         string
+	Input       string       `json:",omitempty"`
+	RetryPolicy *retryPolicy `json:",omitempty"`
+}
+
+// retryPolicy is kept and not needed: delivery to a function of the region
+// succeeds or is refused for good.
+type retryPolicy struct {
+	MaximumRetryAttempts     *int `json:",omitempty"`
+	MaximumEventAgeInSeconds *int `json:",omitempty"`
+}
+
+// New makes the service.
+func New(config Config) *Bus {
+	return &Bus{config: config, rules: map[string]*rule{}}
+}
+
+// SetCopies says how often each event is delivered to each target: EventBridge
+// may lose an event (0) or deliver it more than once. Nil is once.
+func (b *Bus) SetCopies(copies func(Event) int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.copies = copies
+}
+
+// ARN is the ARN of a rule.
+func (b *Bus) ARN(rule string) string {
+	return "arn:aws:events:" + b.config.Region + ":" + b.config.Account + ":rule/" + rule
+}
+
+// Emit puts an event of an AWS service on the bus. It returns once the event's
+// targets have queued it. Emit blocks on nothing but the bus and the functions,
+// so that callers may hold their own locks; ctx is for logging.
+func (b *Bus) Emit(ctx context.Context, source, detailType string, resources []string, detail any) {
+	if resources == nil {
+		resources = []string{}
+	}
+	event := Event{
+		Version: "0", ID: uuid.NewString(), DetailType: detailType, Source: source, Account: b.config.Account,
+		Time: time.Now().UTC().Format("2006-01-02T15:04:05Z"), Region: b.config.Region, Resources: resources, Detail: detail,
+	}
+	log := b.config.Logger.With("event", event.ID, "detail_type", detailType)
+	payload, err := json.Marshal(event)
+	if err != nil {
+		log.ErrorContext(ctx, "event cannot be encoded", "error", err)
+		return
+	}
+	parsed, err := parse(payload)
+	if err != nil {
+		log.ErrorContext(ctx, "event cannot be read", "error", err)
+		return
+	}
+	type delivery struct {
+		rule string
+		target
+	}
+	var deliveries []delivery
+	b.mu.Lock()
+	copies := 1
+	if b.copies != nil {
+		copies = b.copies(event)
+	}
+	for _, r := range b.rules {
+		if !r.enabled || !r.pattern.matches(parsed) {
+			continue
+		}
+		for _, t := range r.targets {
+			for range copies {
+				deliveries = append(deliveries, delivery{r.name, t})
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, d := range deliveries {
+		body := payload
+		if d.Input != "" {
+			body = []byte(d.Input)
+		}
+		if err := b.config.Functions.InvokeFor(servicePrincipal, b.ARN(d.rule), d.Arn, body); err != nil {
+			log.WarnContext(ctx, "event lost", "rule", d.rule, "target", d.Arn, "error", err)
+			continue
+		}
+		log.DebugContext(ctx, "event delivered", "rule", d.rule, "target", d.Arn)
+	}
+}
+
+// parse reads a JSON document with its numbers as they are written: patterns
+// compare them so.
+func parse(text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var document any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, err
+	}
+	return document, nil
+}
+
+// decode reads a request and refuses parameters that it has no field for.
+func decode(c *api.Call, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(c.Body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		return nil
+	}
+	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		return refuse("ValidationException", "this region's %s does not have the parameter %s", c.Action, field)
+	}
+	return refuse("SerializationException", "%v", err)
+}
+
+func refuse(code, format string, args ...any) error {
+	return api.Errorf(http.StatusBadRequest, code, format, args...)
+}
