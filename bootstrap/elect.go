@@ -51,7 +51,7 @@ var (
 
 // pace is how often a node looks at its cluster. Sixteen nodes that wait for
 // one seed stay far below the request rate that EC2 allows an account.
-var pace = phase.Pace{First: 200 * time.Millisecond, Longest: 3 * time.Second}
+var pace = phase.Pace{First: 200 * time.Millisecond, Longest: 2 * time.Second}
 
 // deniedGrace is how long a refusal by IAM is taken for one that has not heard
 // of the new role yet. IAM is eventually consistent:
@@ -69,6 +69,7 @@ type observer struct {
 	healthySince map[string]time.Time // by instance ID and cluster ID
 	memberSeen   bool
 	deniedSince  time.Time
+	buried       time.Time // when nobody was found dead
 	lastReason   string
 }
 

@@ -65,6 +65,7 @@ type machine struct {
 	unit    string
 
 	running bool   // its etcd
+	broken  bool   // its log misses the entry that makes it a member
 	cluster string // what its etcd has on disk
 	member  uint64
 
@@ -381,7 +382,7 @@ func (m *machine) startEtcd() {
 		if _, err := fmt.Sscan(string(data), &m.cluster, &m.member); err != nil {
 			m.world.problem("read the log of %s: %v", m.ID, err)
 		}
-		m.running = m.world.clusters[m.cluster].member(m.member) != nil
+		m.running = !m.broken && m.world.clusters[m.cluster].member(m.member) != nil
 		return
 	}
 	flags := map[string]string{}
@@ -415,7 +416,7 @@ func (m *machine) startEtcd() {
 }
 
 func (m *machine) boots(clusterID string, member uint64) {
-	m.cluster, m.member, m.running = clusterID, member, true
+	m.cluster, m.member, m.running, m.broken = clusterID, member, true, false
 	data := fmt.Sprint(clusterID, " ", member)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(m.log()), 0o755), os.WriteFile(m.log(), []byte(data), 0o644)); err != nil {
 		m.world.problem("write the log of %s: %v", m.ID, err)
@@ -496,6 +497,10 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	m.dead = true
 	if etcdToo {
 		m.running = false
+		// Killed in its first moments: the log is there, its first entry is not.
+		if _, err := os.Stat(filepath.Join(m.root, formingMarker)); err == nil && w.item != nil && w.item.State == membership.StateForming {
+			m.broken = w.rng.IntN(2) == 0
+		}
 	}
 	if terminated {
 		m.listed = false

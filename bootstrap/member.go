@@ -136,38 +136,100 @@ func (b *Bootstrap) resumeForming(ctx context.Context) error {
 	return b.recordFormed(ctx)
 }
 
+// formPatience is how long this node's own new etcd may take to serve. One that
+// was killed in its first moments has a write-ahead log without the entry that
+// makes it a member, and never will.
+const formPatience = 30 * time.Second
+
 // recordFormed waits for this node's own new etcd and turns the seed item from
 // forming into formed. Only then may a daemon touch the volume. Whoever cannot
 // make that write has lost the claim and gives its empty cluster up.
+//
+// An item that says forming, whoever claims it, proves that the cluster formed
+// here was never recorded: once formed, an item stays so.
 func (b *Bootstrap) recordFormed(ctx context.Context) error {
+	began := time.Now()
 	return phase.Poll(ctx, pace, func(ctx context.Context) error {
-		clusterID, _, err := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
-		if err != nil {
-			return b.etcdFailure(ctx, err)
-		}
-		item, now, err := b.Seed.Read(ctx)
+		view, err := b.look(ctx)
 		if err != nil {
 			return b.transient(err)
 		}
+		own, _, ownErr := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
+		item := view.Item
 		switch {
-		case item != nil && item.State == membership.StateFormed && item.ClusterID == clusterID:
+		case item != nil && item.State == membership.StateFormed && ownErr == nil && own == item.ClusterID:
 			return b.unmark() // done, perhaps by another node on this one's behalf
+		case item != nil && item.State == membership.StateFormed && ownErr != nil:
+			return b.askAbout(ctx, view, ownErr)
 		case item != nil && item.State == membership.StateForming && item.InstanceID == b.Node.InstanceID:
-			if reading := b.Etcd.Probe(ctx, b.Node.PrivateIP); reading.Health != membership.Healthy {
-				return errors.New("the new etcd is not healthy yet")
+			if ownErr != nil && time.Since(began) > formPatience {
+				return b.startOver(ctx, *item, view.Now)
 			}
-			formed := membership.Item{
-				ClusterName: b.Settings.ClusterName, SeedIP: b.Node.PrivateIP, InstanceID: b.Node.InstanceID,
-				CreatedAt: now, State: membership.StateFormed, ClusterID: clusterID,
+			if ownErr != nil {
+				return b.etcdFailure(ctx, ownErr)
 			}
-			if _, err := b.Seed.Replace(ctx, *item, formed); err != nil {
-				return b.transient(err)
-			}
-			return errors.New("the seed item is being written") // the next reading tells whether it was
+			return b.record(ctx, *item, own, view.Now)
+		case item != nil && item.State == membership.StateForming && ownErr != nil:
+			return phase.Permanent(b.giveWay(ctx, "the claim was taken over before etcd served"))
+		case ownErr != nil:
+			return b.etcdFailure(ctx, ownErr)
 		default:
-			return b.abandon(ctx, clusterID)
+			return b.abandon(ctx, own)
 		}
 	})
+}
+
+// record writes that the cluster has formed.
+func (b *Bootstrap) record(ctx context.Context, claim membership.Item, clusterID string, now time.Time) error {
+	if reading := b.Etcd.Probe(ctx, b.Node.PrivateIP); reading.Health != membership.Healthy {
+		return errors.New("the new etcd is not healthy yet")
+	}
+	formed := claim
+	formed.CreatedAt, formed.State, formed.ClusterID = now, membership.StateFormed, clusterID
+	if _, err := b.Seed.Replace(ctx, claim, formed); err != nil {
+		return b.transient(err)
+	}
+	return errors.New("the seed item is being written") // the next reading tells whether it was
+}
+
+// askAbout finds out from the members of the recorded cluster whether the data
+// here, of which etcd does not come up, is one of theirs.
+func (b *Bootstrap) askAbout(ctx context.Context, view membership.View, ownErr error) error {
+	endpoints := endpointsOf(healthyMembers(view, view.Item.ClusterID))
+	if len(endpoints) == 0 || view.Item.ClusterID == "" {
+		return b.etcdFailure(ctx, ownErr)
+	}
+	members, err := b.Etcd.Members(ctx, endpoints)
+	if err != nil {
+		return err
+	}
+	step, _ := membership.Next(members, b.Node.ID(b.Settings.ClusterName), etcd.PeerURL(b.Node.PrivateIP), true)
+	if step == membership.Removed {
+		return phase.Permanent(b.giveWay(ctx, "the recorded cluster does not have the member that formed here"))
+	}
+	if err := b.unmark(); err != nil {
+		return phase.Permanent(err)
+	}
+	return phase.Permanent(fmt.Errorf("%w: this node is a member of the recorded cluster", errReconsider))
+}
+
+// startOver forms once more after an etcd that did not come up. etcd is stopped
+// before the claim is asserted again, so nobody can have recorded its cluster
+// in between.
+func (b *Bootstrap) startOver(ctx context.Context, claim membership.Item, now time.Time) error {
+	if err := b.stopEtcd(ctx); err != nil {
+		return err
+	}
+	asserted := claim
+	asserted.CreatedAt = now
+	won, err := b.Seed.Replace(ctx, claim, asserted)
+	if err != nil {
+		return b.transient(err)
+	}
+	if !won {
+		return phase.Permanent(fmt.Errorf("%w: the seed item changed while etcd was started over", errReconsider))
+	}
+	return phase.Permanent(b.giveWay(ctx, "the new etcd did not come up"))
 }
 
 // abandon gives up a cluster that this node formed and that the seed item does
@@ -183,14 +245,20 @@ func (b *Bootstrap) abandon(ctx context.Context, clusterID string) error {
 		return phase.Permanent(&RefusedError{fmt.Sprintf(
 			"etcd cluster %s was formed by this node and has %d members, but the seed item does not name it", clusterID, len(members))})
 	}
-	b.Logger.Warn("give up the etcd cluster formed here: the claim was taken over", "cluster_id", clusterID)
+	return phase.Permanent(b.giveWay(ctx, "the claim was taken over while etcd started"))
+}
+
+// giveWay removes the etcd that was formed here and has everything decided
+// anew.
+func (b *Bootstrap) giveWay(ctx context.Context, reason string) error {
+	b.Logger.Warn("give up the etcd formed here", "reason", reason)
 	if err := b.wipe(ctx); err != nil {
-		return phase.Permanent(err)
+		return err
 	}
 	if err := b.unmark(); err != nil {
-		return phase.Permanent(err)
+		return err
 	}
-	return phase.Permanent(fmt.Errorf("%w: the claim was taken over while etcd started", errReconsider))
+	return fmt.Errorf("%w: %s", errReconsider, reason)
 }
 
 // returnAsMember starts the etcd that was a member before, after a reboot or a
@@ -264,20 +332,31 @@ func (b *Bootstrap) join(ctx context.Context, endpoints []string) error {
 	failures := 0
 	return phase.Poll(ctx, pace, func(ctx context.Context) error {
 		err := b.step(ctx, endpoints)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, errUnreadable):
-			// The members that were healthy may all have left since.
-			if failures++; failures >= 5 {
-				return phase.Permanent(fmt.Errorf("%w: %w", errReconsider, err))
-			}
-		default:
+		if errors.Is(err, errUnderway) {
+			err = phase.Poll(ctx, phase.Local, func(ctx context.Context) error {
+				err := b.step(ctx, endpoints)
+				if errors.Is(err, errUnderway) {
+					return err
+				}
+				return phase.Permanent(err)
+			})
+		}
+		if !errors.Is(err, errUnreadable) {
 			failures = 0
+			return err
+		}
+		// The members that were healthy may all have left since.
+		if failures++; failures >= 5 {
+			return phase.Permanent(fmt.Errorf("%w: %w", errReconsider, err))
 		}
 		return err
 	})
 }
+
+// errUnderway says that this node has its member: what is left, etcd's start
+// and the promotion, takes less time than the pauses between tries to be
+// admitted.
+var errUnderway = errors.New("joining")
 
 // errUnreadable says that nobody told the members of the cluster.
 var errUnreadable = errors.New("the members cannot be read")
@@ -302,7 +381,8 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 	case membership.Promote:
 		// Not waiting for this member's own client port, which may open much
 		// later than it can vote.
-		return b.changed("promote", member, b.Etcd.Promote(ctx, endpoints, member.ID))
+		err := b.changed("promote", member, b.Etcd.Promote(ctx, endpoints, member.ID))
+		return fmt.Errorf("%w: %w", errUnderway, b.etcdFailure(ctx, err))
 	case membership.Remove:
 		return b.changed("remove what stands in the way", member, b.Etcd.Remove(ctx, endpoints, member.ID))
 	case membership.Removed:
@@ -316,24 +396,35 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		if err := b.startEtcd(ctx, flags); err != nil {
 			return phase.Permanent(err)
 		}
-		return b.etcdFailure(ctx, errors.New("etcd is starting as a learner"))
+		return fmt.Errorf("%w: %w", errUnderway, b.etcdFailure(ctx, errors.New("etcd is starting as a learner")))
+	case membership.Queue:
+		if removed, err := b.removeDead(ctx, endpoints, members); removed || err != nil {
+			return err
+		}
+		return fmt.Errorf("member %s joins first", member)
 	case membership.Add:
 		// A dead member raises the quorum and has etcd refuse every addition.
 		if removed, err := b.removeDead(ctx, endpoints, members); removed || err != nil {
 			return err
 		}
-		return b.changed("add as a learner", membership.Member{PeerURLs: []string{peerURL}}, b.Etcd.AddLearner(ctx, endpoints, peerURL))
+		if err := b.changed("add as a learner", membership.Member{PeerURLs: []string{peerURL}}, b.Etcd.AddLearner(ctx, endpoints, peerURL)); !errors.Is(err, errChanged) {
+			return err
+		}
+		return errUnderway
 	default:
 		return phase.Permanent(fmt.Errorf("step %d is unknown", next))
 	}
 }
+
+// errChanged says that a change was made and has not been read back yet.
+var errChanged = errors.New("done, to be read back")
 
 // changed turns the result of a membership change into what the next reading
 // has to confirm.
 func (b *Bootstrap) changed(what string, member membership.Member, err error) error {
 	if err == nil {
 		b.Logger.Info("changed the membership", "change", what, "member", member.String())
-		return fmt.Errorf("%s: waiting to read it back", what)
+		return fmt.Errorf("%s: %w", what, errChanged)
 	}
 	if etcd.Classify(err) == etcd.Stop {
 		return phase.Permanent(fmt.Errorf("%s: %w", what, err))
@@ -341,15 +432,27 @@ func (b *Bootstrap) changed(what string, member membership.Member, err error) er
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// burialPause is how long a joining node relies on there being nobody dead.
+const burialPause = 5 * time.Second
+
 // removeDead removes one member whose instance is gone. An incomplete list of
 // instances is an error of Instances or lacks this node; then nobody is dead.
 // The list is eventually consistent, so a member that still answers is not
 // dead either, whatever the list says.
 func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members []membership.Member) (removed bool, err error) {
+	// Every look is a call to EC2, which limits the rate of an account.
+	if time.Since(b.seen.buried) < burialPause {
+		return false, nil
+	}
 	instances, err := b.Group.Instances(ctx)
 	if err != nil {
 		return false, b.transient(err)
 	}
+	defer func() {
+		if !removed {
+			b.seen.buried = time.Now()
+		}
+	}()
 	for _, member := range membership.Dead(members, instances, b.self()) {
 		if b.answers(ctx, member, instances) {
 			b.Logger.Warn("a member answers although its instance is not listed", "member", member.String())
@@ -425,18 +528,6 @@ func (b *Bootstrap) votes(ctx context.Context) bool {
 	}
 	step, _ := membership.Next(members, b.Node.ID(b.Settings.ClusterName), etcd.PeerURL(b.Node.PrivateIP), true)
 	return step == membership.Joined
-}
-
-// etcdEndpoints lists the client address of every voting member, this node's
-// own first.
-func (b *Bootstrap) etcdEndpoints(ctx context.Context) ([]string, error) {
-	own := etcd.ClientURL(b.Node.PrivateIP)
-	endpoints := []string{own}
-	view, err := b.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return append(endpoints, endpointsOf(healthyMembers(view, itemCluster(view)))...), nil
 }
 
 // etcdFlags are the flags that differ between forming and joining. etcd ignores

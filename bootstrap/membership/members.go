@@ -121,6 +121,9 @@ const (
 	Start
 	// Remove a member that stands in the way, then look again.
 	Remove
+	// Queue: another node is joining. etcd takes one learner at a time, and
+	// logs an error for each one more.
+	Queue
 	// Promote this node's learner.
 	Promote
 	// Joined: this node's member votes.
@@ -131,7 +134,7 @@ const (
 )
 
 func (s Step) String() string {
-	return [...]string{"add", "start", "remove", "promote", "joined", "removed"}[s]
+	return [...]string{"add", "start", "remove", "queue", "promote", "joined", "removed"}[s]
 }
 
 // Next tells a joining node its next step. hasData says whether its etcd has
@@ -168,6 +171,9 @@ func Next(members []Member, name, peerURL string, hasData bool) (Step, Member) {
 	}
 	if hasData {
 		return Removed, Member{}
+	}
+	if i := slices.IndexFunc(members, func(m Member) bool { return m.Learner }); i >= 0 {
+		return Queue, members[i]
 	}
 	return Add, Member{}
 }
