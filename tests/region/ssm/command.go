@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 )
 
 const (
@@ -100,11 +102,12 @@ func (m *Manager) sendCommand(_ context.Context, c *api.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var targets []Instance
+	targets := map[string]ec2.Machine{}
 	var unusable []string
 	for _, id := range in.InstanceIds {
-		if instance, ok := m.config.Instances.Instance(id); ok && online(instance) {
-			targets = append(targets, instance)
+		instance, _ := m.config.Instances.Instance(id) // one that is not there is not online
+		if machine, ok := m.online(instance); ok {
+			targets[id] = machine
 		} else {
 			unusable = append(unusable, id)
 		}
@@ -119,16 +122,16 @@ func (m *Manager) sendCommand(_ context.Context, c *api.Call) (any, error) {
 	if m.ctx.Err() != nil {
 		return nil, fmt.Errorf("send command: %w", m.ctx.Err())
 	}
-	for _, target := range targets {
+	for _, target := range slices.Sorted(maps.Keys(targets)) {
 		ctx, cancel := context.WithCancel(m.ctx)
 		i := &invocation{
-			command: id, instance: target.ID, comment: in.Comment, parameters: in.Parameters, deliverySeconds: delivery,
+			command: id, instance: target, comment: in.Comment, parameters: in.Parameters, deliverySeconds: delivery,
 			sent: now, cancel: cancel, status: "Pending", detail: "Pending", exitCode: noExitCode,
 		}
 		m.invocations = append(m.invocations, i)
 		m.wait.Go(func() {
 			defer cancel()
-			i.run(ctx, target.Machine, script, limit)
+			i.run(ctx, targets[target], script, limit)
 		})
 	}
 	type command struct {
@@ -197,7 +200,7 @@ func readParameters(parameters map[string][]string) (script string, limit time.D
 }
 
 // run runs the script on the machine and records how it went.
-func (i *invocation) run(ctx context.Context, machine Machine, script string, limit time.Duration) {
+func (i *invocation) run(ctx context.Context, machine ec2.Machine, script string, limit time.Duration) {
 	if ctx.Err() != nil {
 		i.finish("Cancelled", "Cancelled", noExitCode, "", "")
 		return

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 )
 
-// online says whether commands reach an instance.
-func online(i Instance) bool {
+// online returns the machine of an instance that commands reach.
+func (m *Manager) online(i ec2.Instance) (ec2.Machine, bool) {
 	switch i.State {
-	case "pending", "running", "stopping", "stopped":
-		return i.Machine != nil && i.Machine.AgentOnline()
+	case ec2.StatePending, ec2.StateRunning, ec2.StateStopped:
+		machine, ok := m.config.Instances.Machine(i.ID)
+		return machine, ok && machine.AgentOnline()
 	}
-	return false
+	return nil, false
 }
 
 // filter narrows DescribeInstanceInformation, in its newer form.
@@ -73,7 +75,7 @@ func (m *Manager) describeInstanceInformation(_ context.Context, c *api.Call) (a
 			PlatformType: "Linux", PlatformName: "Amazon Linux", PlatformVersion: "2023", ResourceType: "EC2Instance",
 			IPAddress: i.PrivateIP, ComputerName: i.ID,
 		}
-		if online(i) {
+		if _, ok := m.online(i); ok {
 			described.PingStatus = "Online"
 		}
 		matches := true
@@ -105,19 +107,19 @@ func (m *Manager) describeInstanceInformation(_ context.Context, c *api.Call) (a
 
 // managed returns the instances whose agent has registered once and that are
 // not terminated, by ID.
-func (m *Manager) managed() []Instance {
+func (m *Manager) managed() []ec2.Instance {
 	all := m.config.Instances.Instances()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var managed []Instance
+	var managed []ec2.Instance
 	for _, i := range all {
-		if online(i) {
+		if _, ok := m.online(i); ok {
 			m.registered[i.ID] = true
 		}
-		if m.registered[i.ID] && i.State != "terminated" {
+		if m.registered[i.ID] && i.State != ec2.StateTerminated {
 			managed = append(managed, i)
 		}
 	}
-	slices.SortFunc(managed, func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(managed, func(a, b ec2.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return managed
 }

@@ -20,33 +20,18 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 )
 
-// Instances are the account's EC2 instances.
+// Instances are the account's EC2 instances and their machines.
 type Instances interface {
 	// Instance returns one, also for a while after it was terminated.
-	Instance(id string) (Instance, bool)
-	Instances() []Instance
+	Instance(id string) (ec2.Instance, bool)
+	Instances() []ec2.Instance
+	// Machine returns the computer of an instance that has one.
+	Machine(id string) (ec2.Machine, bool)
 }
 
-// Instance is what Run Command knows of an instance.
-type Instance struct {
-	ID        string
-	State     string // as EC2 names it: pending, running, …
-	PrivateIP string
-	Tags      map[string]string
-	// Machine is nil when none runs.
-	Machine Machine
-}
+var _ Instances = (*ec2.Service)(nil)
 
-// Machine is what an SSM agent does on an ec2.Machine.
-type Machine interface {
-	// Execute runs a shell script to its end, or kills it when ctx ends.
-	Execute(ctx context.Context, script string) (ec2.CommandResult, error)
-	AgentOnline() bool
-}
-
-var _ Machine = ec2.Machine(nil)
-
-// Config is what the service needs to know of its surroundings.
+// Config is what the service needs.
 type Config struct {
 	Account, Region string
 	Instances       Instances

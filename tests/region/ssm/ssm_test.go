@@ -24,8 +24,10 @@ import (
 
 const image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 
-// shell is a machine whose scripts run in a shell of this one.
+// shell is a machine whose scripts run in a shell of this one; there is nothing
+// else to it.
 type shell struct {
+	ec2.Machine
 	offline, dead atomic.Bool
 }
 
@@ -47,23 +49,43 @@ func (s *shell) Execute(ctx context.Context, script string) (ec2.CommandResult, 
 	return ec2.CommandResult{ExitCode: command.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}, nil
 }
 
+// node is an instance, perhaps with a machine.
+type node struct {
+	ec2.Instance
+	machine *shell
+}
+
 // fleet is a list of instances.
-type fleet []region.Instance
+type fleet []node
 
-func (f fleet) Instances() []region.Instance { return f }
+func (f fleet) Instances() (all []ec2.Instance) {
+	for _, n := range f {
+		all = append(all, n.Instance)
+	}
+	return all
+}
 
-func (f fleet) Instance(id string) (region.Instance, bool) {
-	for _, i := range f {
-		if i.ID == id {
-			return i, true
+func (f fleet) Instance(id string) (ec2.Instance, bool) {
+	for _, n := range f {
+		if n.ID == id {
+			return n.Instance, true
 		}
 	}
-	return region.Instance{}, false
+	return ec2.Instance{}, false
+}
+
+func (f fleet) Machine(id string) (ec2.Machine, bool) {
+	for _, n := range f {
+		if n.ID == id && n.machine != nil {
+			return n.machine, true
+		}
+	}
+	return nil, false
 }
 
 func id(n int) string { return fmt.Sprintf("i-%017x", n) }
 
-func start(t *testing.T, lag time.Duration, instances ...region.Instance) (*apitest.Endpoint, *ssm.Client) {
+func start(t *testing.T, lag time.Duration, instances ...node) (*apitest.Endpoint, *ssm.Client) {
 	t.Helper()
 	manager := region.New(region.Config{
 		Account: apitest.Account, Region: apitest.Region, Instances: fleet(instances), Lag: lag,
@@ -74,9 +96,10 @@ func start(t *testing.T, lag time.Duration, instances ...region.Instance) (*apit
 	return endpoint, ssm.NewFromConfig(endpoint.Config())
 }
 
-func running(n int) region.Instance {
-	return region.Instance{
-		ID: id(n), State: "running", PrivateIP: fmt.Sprintf("10.0.0.%d", n), Tags: map[string]string{"ClusterName": "demo"}, Machine: &shell{},
+func running(n int) node {
+	return node{
+		ec2.Instance{ID: id(n), State: ec2.StateRunning, PrivateIP: fmt.Sprintf("10.0.0.%d", n), Tags: map[string]string{"ClusterName": "demo"}},
+		&shell{},
 	}
 }
 
@@ -186,9 +209,7 @@ func TestCancel(t *testing.T) {
 func TestMachineDies(t *testing.T) {
 	t.Parallel()
 	victim := running(1)
-	machine := &shell{}
-	machine.dead.Store(true)
-	victim.Machine = machine
+	victim.machine.dead.Store(true)
 	_, client := start(t, 0, victim)
 	command := send(t, client, map[string][]string{"commands": {"true"}}, id(1))
 	out := await(t, client, command, id(1), "InProgress")
@@ -200,11 +221,9 @@ func TestMachineDies(t *testing.T) {
 func TestSendCommandRefuses(t *testing.T) {
 	t.Parallel()
 	offline, gone, off := running(2), running(3), running(4)
-	machine := &shell{}
-	machine.offline.Store(true)
-	offline.Machine = machine
-	gone.State = "terminated"
-	off.Machine = nil
+	offline.machine.offline.Store(true)
+	gone.State = ec2.StateTerminated
+	off.machine = nil
 	_, client := start(t, 0, running(1), offline, gone, off)
 	good := map[string][]string{"commands": {"true"}}
 	shellScript := "AWS-RunShellScript"
@@ -257,16 +276,13 @@ func TestListCommandInvocations(t *testing.T) {
 
 func TestDescribeInstanceInformation(t *testing.T) {
 	t.Parallel()
-	var instances []region.Instance
+	var instances []node
 	for n := range 7 {
 		instances = append(instances, running(n))
 	}
-	lost := &shell{}
-	instances[6].Machine = lost
+	lost := instances[6].machine
 	never := running(7)
-	machine := &shell{}
-	machine.offline.Store(true)
-	never.Machine = machine
+	never.machine.offline.Store(true)
 	instances = append(instances, never)
 	_, client := start(t, 0, instances...)
 	list := func(filters ...types.InstanceInformationStringFilter) map[string]types.PingStatus {
