@@ -31,7 +31,7 @@ func (b *Bootstrap) attach() phase.Phase {
 		Timeout: 10 * time.Minute,
 		Done: func(ctx context.Context) (bool, error) {
 			if _, err := findDevice(b.Root, b.Settings.VolumeID); err != nil {
-				return false, nil // Run waits for it, and tells what is wrong
+				return false, nil //nolint:nilerr // Run waits for it, and tells what is wrong
 			}
 			attached, err := b.Volume.Attached(ctx, b.Node.InstanceID)
 			if err != nil && aws.Classify(err) != aws.Stop {

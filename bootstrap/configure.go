@@ -50,7 +50,7 @@ func (b *Bootstrap) configure() phase.Phase {
 			if wanted == nil {
 				now, err := b.configuration(ctx)
 				if err != nil {
-					return false, nil // Run asks again, with patience
+					return false, nil //nolint:nilerr // Run asks again, with patience
 				}
 				wanted = &now
 			}
@@ -253,15 +253,15 @@ func yamlFile(options []option) (string, error) {
 }
 
 func metaDropIn(options []option) string {
-	command := filepath.Join(binDir, "etcfuse-meta")
+	command := []string{filepath.Join(binDir, "etcfuse-meta")}
 	for _, o := range options {
 		value := o.value
 		if list, ok := value.([]string); ok {
 			value = strings.Join(list, ",")
 		}
-		command += fmt.Sprintf(" --%s=%s", o.name, value)
+		command = append(command, fmt.Sprintf("--%s=%s", o.name, value))
 	}
-	return generated + "[Service]\nExecStart=\nExecStart=" + command + "\n"
+	return generated + "[Service]\nExecStart=\nExecStart=" + strings.Join(command, " ") + "\n"
 }
 
 // fuseDropIn gives etcfuse the node's ID in place of the host's name.
@@ -311,11 +311,11 @@ var flagPattern = regexp.MustCompile(`(?m)^\s+(?:-\w, )?--?([a-z][a-z0-9-]*)`)
 func (b *Bootstrap) daemonFlags(ctx context.Context, name string) (flags, error) {
 	// Go's flag package prints the help to standard error, others do not, and
 	// the exit status differs too.
-	out, err := exec.CommandContext(ctx, b.path(filepath.Join(binDir, name)), "--help").CombinedOutput()
+	out, err := b.ask(ctx, name, "--help")
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		return nil, fmt.Errorf("ask %s what it supports: %w", name, err)
+		return nil, fmt.Errorf("learn what the daemon supports: %w", err)
 	}
-	return parseFlags(string(out)), nil
+	return parseFlags(out), nil
 }
 
 func parseFlags(help string) flags {

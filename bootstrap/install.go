@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -71,16 +72,34 @@ func (b *Bootstrap) installEtcd() phase.Phase {
 func (b *Bootstrap) etcdInstalled(ctx context.Context) (bool, error) {
 	want := strings.TrimPrefix(b.Settings.EtcdVersion, "v")
 	for _, command := range [][]string{{"etcd", "--version"}, {"etcdctl", "version"}} {
-		out, err := exec.CommandContext(ctx, b.path(filepath.Join(binDir, command[0])), command[1:]...).Output()
+		out, err := b.ask(ctx, command[0], command[1:]...)
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		// One that is missing or does not run is installed again.
-		if err != nil || !strings.Contains(strings.ToLower(string(out)), command[0]+" version: "+want+"\n") {
-			return false, nil
+		if err != nil || !strings.Contains(strings.ToLower(out), command[0]+" version: "+want+"\n") {
+			return false, nil //nolint:nilerr // one that is missing or does not run is installed again
 		}
 	}
 	return true, nil
+}
+
+// ask runs an installed binary and returns what it prints, to either stream.
+func (b *Bootstrap) ask(ctx context.Context, name string, args ...string) (string, error) {
+	var out []byte
+	err := phase.Poll(ctx, phase.Local, func(ctx context.Context) (err error) {
+		out, err = exec.CommandContext(ctx, b.path(filepath.Join(binDir, name)), args...).CombinedOutput()
+		// The kernel does not run a file that is open for writing. One that was
+		// just written can be, by a child that a phase beside this one has
+		// forked and that has not come to its exec: https://go.dev/issue/22315
+		if err != nil && !errors.Is(err, syscall.ETXTBSY) {
+			return phase.Permanent(err)
+		}
+		return err
+	})
+	if err != nil {
+		return string(out), fmt.Errorf("run %s: %w", name, err)
+	}
+	return string(out), nil
 }
 
 // etcfsPackages are the packages of an EtcFS release and the binary that each
@@ -147,7 +166,7 @@ func (b *Bootstrap) etcfsInstalled() (bool, error) {
 	}
 	for _, name := range etcfsPackages {
 		if _, err := os.Stat(b.path(filepath.Join(binDir, name))); err != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // installed again, whatever it was
 		}
 	}
 	return true, nil

@@ -66,12 +66,12 @@ func TestInstallRefusesWhatDoesNotMatch(t *testing.T) {
 	}
 }
 
-// stubDnf installs packages as dnf would: the binary that a package's file name
-// starts with appears. It writes down how it is called.
-func stubDnf(t *testing.T, b *Bootstrap) (calls func() string) {
+// stubDnf makes a PATH with a dnf that installs packages: the binary that a
+// package's file name starts with appears. It writes down how it is called.
+func stubDnf(t *testing.T, b *Bootstrap) (path string, calls func() string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "calls")
-	stubCommand(t, "dnf", `echo "$*" >> `+log+`
+	path = stubCommand(t, "dnf", `echo "$*" >> `+log+`
 mkdir -p `+b.path(binDir)+`
 for package; do
   case $package in
@@ -80,7 +80,7 @@ for package; do
     echo "$package" > `+b.path(binDir)+`/$name ;;
   esac
 done`)
-	return func() string {
+	return path, func() string {
 		data, err := os.ReadFile(log)
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
@@ -92,7 +92,8 @@ done`)
 func TestInstallEtcFS(t *testing.T) {
 	b, _ := newNode(t)
 	r := newReleases(t, b)
-	calls := stubDnf(t, b)
+	path, calls := stubDnf(t, b)
+	t.Setenv("PATH", path)
 	if err := runPhase(t, b, b.installEtcFS()); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,8 @@ func TestLatestReleaseIsTheClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, _ := newNode(t)
 			r := newReleases(t, b)
-			stubDnf(t, b)
+			path, _ := stubDnf(t, b)
+			t.Setenv("PATH", path)
 			r.latest = test.latest
 			agreed := &pin{version: test.pinned}
 			b.Release = agreed

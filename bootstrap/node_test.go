@@ -115,14 +115,14 @@ func content(t *testing.T, b *Bootstrap, path string) string {
 	return string(data)
 }
 
-// stubCommand puts a shell script on the PATH.
-func stubCommand(t *testing.T, name, script string) {
+// stubCommand makes a PATH with a shell script in front.
+func stubCommand(t *testing.T, name, script string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return dir + ":" + os.Getenv("PATH")
 }
 
 // members is an etcd cluster that only lists its members.

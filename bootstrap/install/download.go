@@ -175,20 +175,24 @@ func (d *Downloader) transfer(parent context.Context, url, partial string) error
 		cancel(fmt.Errorf("nothing arrived for %s", d.pace.Stall))
 	})
 	defer stalled.Stop()
-	_, err = io.Copy(file, readerFunc(func(p []byte) (int, error) {
-		n, err := resp.Body.Read(p)
-		stalled.Reset(d.pace.Stall)
-		return n, err
-	}))
+	_, err = io.Copy(file, &watched{resp.Body, func() { stalled.Reset(d.pace.Stall) }})
 	if cause := context.Cause(ctx); err != nil && cause != nil && parent.Err() == nil {
 		err = cause
 	}
 	return errors.Join(err, file.Close())
 }
 
-type readerFunc func([]byte) (int, error)
+// watched is a reader that tells of every read.
+type watched struct {
+	io.Reader
+	onRead func()
+}
 
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	w.onRead()
+	return n, err
+}
 
 // size is a file's size, 0 when there is none.
 func size(path string) int64 {

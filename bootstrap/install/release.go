@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,7 +78,7 @@ func parseSums(r io.Reader) (map[string]string, error) {
 		return nil, err
 	}
 	if len(sums) == 0 {
-		return nil, fmt.Errorf("no SHA-256 sum in it")
+		return nil, errors.New("no SHA-256 sum in it")
 	}
 	return sums, nil
 }

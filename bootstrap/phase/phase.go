@@ -98,9 +98,9 @@ func run(ctx context.Context, logger *slog.Logger, p Phase) error {
 	case ctx.Err() != nil:
 		// Stopped from outside, or by the failure of a phase beside this one,
 		// which is the one to report.
-		logger.Warn("canceled", took(), keyError, err)
+		logger.Warn("canceled", took(), slog.Any(keyError, err))
 	default:
-		logger.Error("failed", took(), keyError, err)
+		logger.Error("failed", took(), slog.Any(keyError, err))
 	}
 	return &Error{Phase: p.Name, Err: err}
 }

@@ -53,7 +53,7 @@ func TestRunTwice(t *testing.T) {
 		var out bytes.Buffer
 		var first, second work
 		stages := []phase.Stage{
-			{first.phase("first", func(context.Context) error { time.Sleep(2 * time.Second); return nil })},
+			{first.phase("first", func(context.Context) error { time.Sleep(2 * time.Second); return nil })}, //nolint:forbidigo // by synctest's clock
 			{second.phase("second", succeed)},
 		}
 		for range 2 {
@@ -213,7 +213,7 @@ func TestPoll(t *testing.T) {
 		t.Parallel()
 		tries := 0
 		err := phase.Poll(t.Context(), phase.Remote, func(context.Context) error { tries++; return phase.Permanent(boom) })
-		if err != boom || tries != 1 {
+		if !errors.Is(err, boom) || err.Error() != "boom" || tries != 1 {
 			t.Errorf("got error %v after %d tries, want boom itself after 1", err, tries)
 		}
 	})

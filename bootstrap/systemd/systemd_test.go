@@ -9,9 +9,9 @@ import (
 	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
 )
 
-// stub puts commands on the PATH that write down how they are called and then
+// stub makes a PATH with commands that write down how they are called and then
 // do what a shell script says.
-func stub(t *testing.T, script string) (calls func() []string) {
+func stub(t *testing.T, script string) (path string, calls func() []string) {
 	t.Helper()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "calls")
@@ -21,8 +21,7 @@ func stub(t *testing.T, script string) (calls func() []string) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	return func() []string {
+	return dir + ":" + os.Getenv("PATH"), func() []string {
 		content, err := os.ReadFile(log)
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
@@ -32,7 +31,8 @@ func stub(t *testing.T, script string) (calls func() []string) {
 }
 
 func TestInstallReloadsWhenSomethingChanged(t *testing.T) {
-	calls := stub(t, "")
+	path, calls := stub(t, "")
+	t.Setenv("PATH", path)
 	m := &systemd.Manager{Root: t.TempDir()}
 	files := []systemd.File{
 		systemd.Unit("a.service", "[Service]\nExecStart=/a\n"),
@@ -97,7 +97,8 @@ func TestState(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			calls := stub(t, "printf '"+strings.ReplaceAll(test.output, "\n", `\n`)+"'")
+			path, calls := stub(t, "printf '"+strings.ReplaceAll(test.output, "\n", `\n`)+"'")
+			t.Setenv("PATH", path)
 			got, err := new(systemd.Manager).State(t.Context(), "x.service")
 			if err != nil || got != test.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
@@ -111,7 +112,8 @@ func TestState(t *testing.T) {
 			}
 		})
 	}
-	stub(t, "echo Unit=x")
+	path, _ := stub(t, "echo Unit=x")
+	t.Setenv("PATH", path)
 	if got, err := new(systemd.Manager).State(t.Context(), "x.service"); err == nil {
 		t.Errorf("got %v of an answer without a state", got)
 	}
@@ -124,18 +126,22 @@ func TestStart(t *testing.T) {
 		// An earlier run was cut off between writing the unit and the reload.
 		"yes": show + "systemctl_daemon-reload systemctl_start_--no-block_a",
 	} {
-		calls := stub(t, "printf 'ActiveState=inactive\\nNeedDaemonReload="+stale+"\\n'")
-		if err := new(systemd.Manager).StartNoBlock(t.Context(), "a"); err != nil {
-			t.Error(err)
-		}
-		if got := strings.Join(calls(), " "); got != want {
-			t.Errorf("stale %s: got calls %s, want %s", stale, got, want)
-		}
+		t.Run("stale "+stale, func(t *testing.T) {
+			path, calls := stub(t, "printf 'ActiveState=inactive\\nNeedDaemonReload="+stale+"\\n'")
+			t.Setenv("PATH", path)
+			if err := new(systemd.Manager).StartNoBlock(t.Context(), "a"); err != nil {
+				t.Error(err)
+			}
+			if got := strings.Join(calls(), " "); got != want {
+				t.Errorf("got calls %s, want %s", got, want)
+			}
+		})
 	}
 }
 
 func TestCommands(t *testing.T) {
-	calls := stub(t, "")
+	path, calls := stub(t, "")
+	t.Setenv("PATH", path)
 	m := new(systemd.Manager)
 	for _, command := range []func() error{
 		func() error { return m.Stop(t.Context(), "a") },
@@ -149,7 +155,8 @@ func TestCommands(t *testing.T) {
 		t.Errorf("got calls %s, want %s", got, want)
 	}
 
-	stub(t, "echo 'Job for a.service failed.' >&2; exit 1")
+	path, _ = stub(t, "echo 'Job for a.service failed.' >&2; exit 1")
+	t.Setenv("PATH", path)
 	err := m.Stop(t.Context(), "a")
 	if err == nil || !strings.Contains(err.Error(), "run systemctl stop a: exit status 1: Job for a.service failed.") {
 		t.Errorf("got error %v, want one with the command and what it said", err)
@@ -158,7 +165,8 @@ func TestCommands(t *testing.T) {
 
 func TestEnabled(t *testing.T) {
 	for script, want := range map[string]bool{"echo enabled": true, "echo disabled; exit 1": false, "exit 1": false, "echo static": false} {
-		stub(t, script)
+		path, _ := stub(t, script)
+		t.Setenv("PATH", path)
 		if got, err := new(systemd.Manager).Enabled(t.Context(), "a"); err != nil || got != want {
 			t.Errorf("%s: got %t, %v, want %t", script, got, err, want)
 		}
@@ -170,7 +178,8 @@ func TestEnabled(t *testing.T) {
 }
 
 func TestJournal(t *testing.T) {
-	calls := stub(t, "printf 'one\\ntwo\\n'")
+	path, calls := stub(t, "printf 'one\\ntwo\\n'")
+	t.Setenv("PATH", path)
 	got, err := new(systemd.Manager).Journal(t.Context(), "a.service", 60)
 	if err != nil || strings.Join(got, "|") != "one|two" {
 		t.Errorf("got %q, %v", got, err)
@@ -178,7 +187,8 @@ func TestJournal(t *testing.T) {
 	if got := calls(); len(got) != 1 || got[0] != "journalctl_-u_a.service_-n_60_--no-pager" {
 		t.Errorf("got calls %v", got)
 	}
-	stub(t, "")
+	path, _ = stub(t, "")
+	t.Setenv("PATH", path)
 	if got, err := new(systemd.Manager).Journal(t.Context(), "a.service", 60); err != nil || got != nil {
 		t.Errorf("an empty journal: got %q, %v", got, err)
 	}

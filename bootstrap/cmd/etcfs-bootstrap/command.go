@@ -46,7 +46,7 @@ func execute(ctx context.Context, args, environ []string, stdout, stderr io.Writ
 	}
 	root.PersistentFlags().StringVar(&p.root, "root", p.root,
 		"folder that prefixes every path read or written (default $"+settings.RootVariable+")")
-	root.AddCommand(p.runCommand(), p.phaseCommand(), p.removeMemberCommand(), p.statusCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.phaseCommand(), p.removeMemberCommand(), p.statusCommand(), p.versionCommand()) //nolint:contextcheck // cobra carries it to the commands
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -68,7 +68,9 @@ func (p *program) runCommand() *cobra.Command {
 			strings.Join(bootstrap.Phases(), ", ") + ".\n\n" + exitHelp,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.boot(cmd.Context(), (*bootstrap.Bootstrap).Run)
+			return p.boot(cmd.Context(), func(ctx context.Context, b *bootstrap.Bootstrap) error {
+				return b.Run(ctx)
+			})
 		},
 	}
 }
@@ -81,7 +83,7 @@ func (p *program) phaseCommand() *cobra.Command {
 		ValidArgs: bootstrap.Phases(),
 		Args:      usage(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.boot(cmd.Context(), func(b *bootstrap.Bootstrap, ctx context.Context) error {
+			return p.boot(cmd.Context(), func(ctx context.Context, b *bootstrap.Bootstrap) error {
 				return b.RunPhase(ctx, args[0])
 			})
 		},
@@ -106,7 +108,7 @@ func (p *program) versionCommand() *cobra.Command {
 
 // boot calls what changes the machine: with valid settings, a log file, and
 // alone.
-func (p *program) boot(ctx context.Context, call func(*bootstrap.Bootstrap, context.Context) error) error {
+func (p *program) boot(ctx context.Context, call func(context.Context, *bootstrap.Bootstrap) error) error {
 	s, err := p.settings()
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func (p *program) boot(ctx context.Context, call func(*bootstrap.Bootstrap, cont
 		return err
 	}
 	logger.Info("etcfs-bootstrap starts", "version", version, "cluster", s.ClusterName)
-	return call(bootstrap.New(s, p.root, logger, cfg), ctx)
+	return call(ctx, bootstrap.New(s, p.root, logger, cfg))
 }
 
 // settings decodes the environment, on top of what the first boot has kept.

@@ -129,8 +129,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// surroundings are the metadata service and AWS of an instance.
-func surroundings(t *testing.T, region, ip string) {
+// surroundings serves an instance's metadata and its AWS.
+func surroundings(t *testing.T, region, ip string) (url string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /latest/api/token", func(w http.ResponseWriter, _ *http.Request) {
@@ -139,6 +139,12 @@ func surroundings(t *testing.T, region, ip string) {
 	})
 	mux.HandleFunc("GET /latest/dynamic/instance-identity/document", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"instanceId":"i-0123456789abcdef0","privateIp":%q,"region":%q,"availabilityZone":"%sa"}`, ip, region, region)
+	})
+	mux.HandleFunc("GET /latest/meta-data/iam/security-credentials/", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "nodes")
+	})
+	mux.HandleFunc("GET /latest/meta-data/iam/security-credentials/nodes", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"Code":"Success","AccessKeyId":"ASIA","SecretAccessKey":"secret","Token":"token","Expiration":"2999-01-01T00:00:00Z"}`)
 	})
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
 		switch action := r.FormValue("Action"); action {
@@ -159,16 +165,13 @@ func surroundings(t *testing.T, region, ip string) {
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.URL)
-	t.Setenv("AWS_ENDPOINT_URL", server.URL)
-	t.Setenv("AWS_ACCESS_KEY_ID", "AKIA")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+	return server.URL
 }
 
 func TestRunLogsAndExitsByPhase(t *testing.T) {
-	surroundings(t, "us-east-1", "127.0.0.1")
+	url := surroundings(t, "us-east-1", "127.0.0.1")
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+	t.Setenv("AWS_ENDPOINT_URL", url)
 	root := t.TempDir()
 	got := run(t, append(environ, "ETCFS_ROOT="+root), "run")
 	if got.status != exitPhases[bootstrap.PhaseIdentify] || !strings.Contains(got.stderr, "identify: this instance is in us-east-1") {
@@ -212,7 +215,9 @@ func TestRunsDoNotOverlap(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	const ip = "127.23.45.67" // nothing listens there
-	surroundings(t, "eu-west-1", ip)
+	url := surroundings(t, "eu-west-1", ip)
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+	t.Setenv("AWS_ENDPOINT_URL", url)
 	root := t.TempDir()
 	// Settings as an earlier run has kept them.
 	kept := filepath.Join(root, "etc/etcfs/bootstrap.env")
@@ -242,7 +247,9 @@ func TestStatus(t *testing.T) {
 }
 
 func TestRemoveMemberOfItself(t *testing.T) {
-	surroundings(t, "eu-west-1", "127.0.0.1")
+	url := surroundings(t, "eu-west-1", "127.0.0.1")
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+	t.Setenv("AWS_ENDPOINT_URL", url)
 	got := run(t, nil, "remove-member", "--instance-id=i-0123456789abcdef0")
 	if got.status != exitFailure || !strings.Contains(got.stderr, "a node does not remove itself") || got.stdout != "" {
 		t.Errorf("got status %d, %s and %s", got.status, got.stdout, got.stderr)
