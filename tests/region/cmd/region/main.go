@@ -1,0 +1,126 @@
+// Region runs an AWS region in a box by hand: it prints the environment for
+// the AWS CLI and for Pulumi, and serves until it is interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "region:", err)
+		os.Exit(1)
+	}
+}
+
+const usage = `Region runs an AWS region in a box.
+
+It prints the environment for the AWS CLI and for Pulumi as lines for a shell,
+logs what happens to standard error, and serves until it is interrupted; then it
+ends every node and leaves nothing behind.
+
+Usage: region [flags]
+
+`
+
+// closeLimit is how long the region may take to end its nodes.
+const closeLimit = 30 * time.Second
+
+func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err error) {
+	flags := flag.NewFlagSet("region", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		_, _ = fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
+	}
+	work := flags.String("work", "", "empty or new `folder` for everything that the region writes (default: a temporary one, removed at the end)")
+	name := flags.String("region", "eu-west-1", "the region's `name`")
+	tools := flags.String("tools", os.Getenv("ETCFS_TOOLS"), "`folder` of etcd and etcdctl, as printed by `make -s tools` (default: $ETCFS_TOOLS)")
+	standin := flags.String("standin", beside("standin"), "the stand-in `program` of the nodes")
+	verbose := flags.Bool("v", false, "log every change of state")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if *tools == "" {
+		return errors.New("no folder of etcd and etcdctl: give --tools, or set ETCFS_TOOLS to what `make -s tools` prints")
+	}
+	folder, remove, err := workFolder(*work)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	level := slog.LevelInfo
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	r, err := region.New(ctx, region.Config{
+		WorkDir: folder, Standin: *standin, Tools: *tools, Region: *name,
+		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		err = errors.Join(err, r.Close(closing))
+	}()
+	for _, variable := range r.Environment() {
+		_, _ = fmt.Fprintf(stdout, "export %s\n", variable)
+	}
+	_, _ = fmt.Fprintf(stdout, "# releases of EtcFS and etcd, for `pulumi config set releasesUrl`: %s\n", r.ReleasesURL())
+	<-ctx.Done()
+	return nil
+}
+
+// beside is the path of a program in this program's folder.
+func beside(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(self), name)
+}
+
+// workFolder makes the region's folder, and tells how to remove it.
+func workFolder(path string) (folder string, remove func() error, err error) {
+	if path == "" {
+		folder, err := os.MkdirTemp("", "region-")
+		if err != nil {
+			return "", nil, fmt.Errorf("make a temporary folder: %w", err)
+		}
+		return folder, func() error { return os.RemoveAll(folder) }, nil
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", nil, fmt.Errorf("make the work folder: %w", err)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the work folder: %w", err)
+	}
+	if len(entries) > 0 {
+		return "", nil, fmt.Errorf("the work folder %s is not empty", path)
+	}
+	return path, func() error { return nil }, nil
+}
