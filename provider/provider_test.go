@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -22,7 +21,7 @@ func served(t testing.TB) schema.PackageSpec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := p.GetSchema(context.Background(), provider.Name, provider.Version, made)
+	spec, err := p.GetSchema(t.Context(), provider.Name, provider.Version, made)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func TestVersionIsTheTag(t *testing.T) {
 	if _, err := semver.Parse(provider.Version); err != nil {
 		t.Fatalf("version %q: %v", provider.Version, err)
 	}
-	out, err := exec.Command("git", "-c", "safe.directory=*", "tag", "--points-at", "HEAD", "--list", "v*").Output()
+	out, err := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "tag", "--points-at", "HEAD", "--list", "v*").Output()
 	if err != nil {
 		t.Logf("no git checkout to ask for tags: %v", err)
 		return

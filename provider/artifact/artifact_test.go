@@ -2,7 +2,6 @@ package artifact_test
 
 import (
 	"archive/zip"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -23,7 +22,7 @@ const root = "../.."
 func load(t *testing.T, bundle artifact.Bundle, cache string) (artifact.Set, []string) {
 	t.Helper()
 	var said []string
-	set, err := artifact.LoadInto(context.Background(), bundle, cache, func(message string) { said = append(said, message) })
+	set, err := artifact.LoadInto(t.Context(), bundle, cache, func(message string) { said = append(said, message) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +59,7 @@ func TestCompiled(t *testing.T) {
 	}
 
 	release := t.TempDir()
-	if err := artifact.Compile(context.Background(), root, release); err != nil {
+	if err := artifact.Compile(t.Context(), root, release); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := sum(t, filepath.Join(release, artifact.BootstrapName)), set.Bootstrap.SHA256; got != want {
@@ -98,7 +97,7 @@ func checkPrograms(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(folder, artifact.BootstrapName), function} {
-		out, err := exec.Command("go", "version", "-m", path).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "go", "version", "-m", path).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -179,7 +178,7 @@ func TestBrokenSource(t *testing.T) {
 		"bootstrap/cmd/etcfs-bootstrap/main.go": {Data: []byte("package main\n\nfunc main() { undefined() }\n")},
 		"lambda/b.go":                           {Data: []byte("package b")},
 	}
-	_, err := artifact.LoadInto(context.Background(), artifact.Compiled(source), t.TempDir(), func(string) {})
+	_, err := artifact.LoadInto(t.Context(), artifact.Compiled(source), t.TempDir(), func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "compile ./bootstrap/cmd/etcfs-bootstrap") || !strings.Contains(err.Error(), "undefined: undefined") {
 		t.Errorf("got %v, want what the compiler said of which program", err)
 	}

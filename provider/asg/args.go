@@ -10,8 +10,10 @@ import (
 )
 
 // ClusterArgs is what a user says about a cluster. Annotate describes each
-// field; the table in validate.go says what is accepted.
-type ClusterArgs struct { //nolint:staticcheck // spelt as in the generated Go SDK: Id, Ttl, Url
+// field; the table in validate.go says what is accepted. The fields are spelt as
+// in the generated Go SDK (Id, Ttl, Url), so that a program can change from one
+// to the other.
+type ClusterArgs struct {
 	ClusterName      pulumi.StringInput    `pulumi:"clusterName"`
 	AvailabilityZone pulumi.StringPtrInput `pulumi:"availabilityZone,optional"`
 	SubnetId         pulumi.StringPtrInput `pulumi:"subnetId,optional"`

@@ -22,7 +22,7 @@ const Token = "etcfs:asg:Cluster"
 
 // Cluster is an EtcFS cluster and what a program needs to go on with it.
 // Annotate describes each output.
-type Cluster struct { //nolint:staticcheck // spelt as in the generated Go SDK: Id
+type Cluster struct {
 	pulumi.ResourceState
 
 	ClusterName               pulumi.StringOutput `pulumi:"clusterName"`

@@ -13,8 +13,8 @@ import (
 
 // As a library, in a program that knows no plugin, the component declares the
 // same, and says no in the same words.
-func TestLibrary(t *testing.T) { //nolint:paralleltest // it sets the cache folder that the programs are compiled into
-	out, err := exec.Command("go", "env", "GOCACHE").Output()
+func TestLibrary(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestQuote(t *testing.T) {
 	for _, want := range []string{
 		"", "plain", "two words", "it's", "''", `"double"`, "$HOME", "`id`", "$(id)", `back\slash`, "new\nline", "tab\t", "*", "!", "ü", `'; rm -rf "$x"; '`,
 	} {
-		out, err := exec.Command("sh", "-c", "value="+asg.Quote(want)+`; printf '%s|' "$value"`).Output()
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "value="+asg.Quote(want)+`; printf '%s|' "$value"`).Output()
 		if err != nil {
 			t.Fatalf("%q: %v", want, err)
 		}
@@ -122,7 +122,7 @@ func (m *machine) boot(t *testing.T, s settings.Settings) (output string, exitCo
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil { //nolint:gosec // cloud-init executes it
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path)
+	cmd := exec.CommandContext(t.Context(), path)
 	cmd.Env = m.env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -267,7 +267,7 @@ func TestUserDataIsPOSIX(t *testing.T) {
 			t.Logf("%s is not on this machine", shell[0])
 			continue
 		}
-		cmd := exec.Command(path, append(shell[1:], "-n")...)
+		cmd := exec.CommandContext(t.Context(), path, append(shell[1:], "-n")...)
 		cmd.Stdin = strings.NewReader(script)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", shell, err, out)

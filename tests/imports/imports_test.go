@@ -104,10 +104,9 @@ func matches(path, prefix string) bool {
 // with one that imports it.
 func dependencies(t *testing.T, of []string) map[string]string {
 	t.Helper()
-	out, err := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Imports"}, of...)...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Imports"}, of...)...).Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("%v\n%s", err, exit.Stderr)
 		}
 		t.Fatal(err)
