@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,8 +114,8 @@ func CheckVersion(version string) string {
 	if reason := match(version, versionPattern, `an EtcFS release such as 0.36.0, or "latest"`); reason != "" {
 		return reason
 	}
-	if older, last := compareVersions(version, lastUnusable), lastUnusable; older <= 0 {
-		return fmt.Sprintf("release %s does not start on Amazon Linux 2023 (releases up to %s need a newer C library); use a later one", version, last)
+	if compareVersions(version, lastUnusable) <= 0 {
+		return fmt.Sprintf("release %s does not start on Amazon Linux 2023 (releases up to %s need a newer C library); use a later one", version, lastUnusable)
 	}
 	return ""
 }
@@ -189,12 +190,7 @@ func oneOf(value string, accepted ...string) string {
 // versionPattern; a pre-release counts as its release.
 func compareVersions(a, b string) int {
 	na, nb := versionNumbers(a), versionNumbers(b)
-	for i := range na {
-		if na[i] != nb[i] {
-			return na[i] - nb[i]
-		}
-	}
-	return 0
+	return slices.Compare(na[:], nb[:])
 }
 
 func versionNumbers(version string) (numbers [3]int) {
