@@ -318,8 +318,8 @@ func (p *parser) comparison() (condition, error) {
 		if !haveA || !haveB {
 			return false
 		}
-		order, comparable := a.order(b)
-		return comparable && compare(order)
+		order, ordered := a.order(b)
+		return ordered && compare(order)
 	}, nil
 }
 

@@ -165,9 +165,8 @@ func TestRuleLifeCycle(t *testing.T) {
 	_, _, _, client := start(t)
 	ctx, name := t.Context(), aws.String(ruleName)
 	_, err := client.DescribeRule(ctx, &eventbridge.DescribeRuleInput{Name: name})
-	var missing *types.ResourceNotFoundException
-	if !errors.As(err, &missing) {
-		t.Errorf("no rule: got %v, want ResourceNotFoundException", err)
+	if got, want := apitest.Code(err), "ResourceNotFoundException"; got != want {
+		t.Errorf("no rule: got %q (%v), want %q", got, err, want)
 	}
 	putRule(t, client)
 	putTarget(t, client)

@@ -132,7 +132,7 @@ func newAnythingBut(operand any) alternative {
 		}
 		return func(value any, found bool) bool {
 			text, isText := value.(string)
-			return found && !(isText && strings.HasPrefix(text, prefix))
+			return found && (!isText || !strings.HasPrefix(text, prefix))
 		}
 	}
 	list, ok := operand.([]any)

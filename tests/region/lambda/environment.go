@@ -109,20 +109,23 @@ func (f *Functions) start(fn *function) (*environment, error) {
 			f.config.Logger.Error("runtime API ended", "function", fn.Name, "error", err)
 		}
 	})
-	if err := e.process.Start(); err != nil {
-		// A bootstrap that is not there or cannot be executed is the function's
-		// fault: it is told with the first invocation.
-		e.exit = err
+	e.boot(&f.wait)
+	return e, nil
+}
+
+// boot starts the process. A bootstrap that is not there or cannot be executed
+// is the function's fault: it is told with the first invocation.
+func (e *environment) boot(wait *sync.WaitGroup) {
+	if e.exit = e.process.Start(); e.exit != nil {
 		close(e.exited)
-		return e, nil
+		return
 	}
-	f.wait.Go(func() {
+	wait.Go(func() {
 		e.exit = e.process.Wait()
 		e.kill() // what it left behind
 		e.log.flush()
 		close(e.exited)
 	})
-	return e, nil
 }
 
 // ended says whether the process no longer runs.

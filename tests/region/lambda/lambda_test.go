@@ -69,8 +69,12 @@ func handle(ctx context.Context, e event) (answer, error) {
 		if _, err := file.WriteString("x"); err != nil {
 			return answer{}, err
 		}
-		if info, err := file.Stat(); err != nil || info.Size() < 3 {
-			return answer{}, fmt.Errorf("try again (%v)", err)
+		info, err := file.Stat()
+		if err != nil {
+			return answer{}, err
+		}
+		if info.Size() < 3 {
+			return answer{}, errors.New("try again")
 		}
 	}
 	deadline, _ := ctx.Deadline()
@@ -283,7 +287,9 @@ func TestCloseEndsProcesses(t *testing.T) {
 		return nil
 	})
 	w.functions.Close()
-	<-result
+	if err := <-result; err != nil {
+		t.Errorf("the invocation that Close ends: got %v, want a function error", err)
+	}
 	if err := syscall.Kill(idle.Process, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d after Close: got %v, want it gone", idle.Process, err)
 	}
@@ -343,8 +349,7 @@ func TestResourcePolicy(t *testing.T) {
 	w.create(t, input(bootstrap(t)))
 	ctx := t.Context()
 	invoke := func(service, source string) string {
-		var refusal *api.Error
-		if errors.As(w.functions.InvokeFor(service, source, arn, []byte(`{}`)), &refusal) {
+		if refusal, ok := errors.AsType[*api.Error](w.functions.InvokeFor(service, source, arn, []byte(`{}`))); ok {
 			return refusal.Code
 		}
 		return ""
@@ -449,9 +454,8 @@ func TestUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.client.GetFunction(ctx, &lambda.GetFunctionInput{FunctionName: aws.String(name)})
-	var missing *types.ResourceNotFoundException
-	if !errors.As(err, &missing) {
-		t.Errorf("a deleted function: got %v, want ResourceNotFoundException", err)
+	if got, want := apitest.Code(err), "ResourceNotFoundException"; got != want {
+		t.Errorf("a deleted function: got %q (%v), want %q", got, err, want)
 	}
 	left, err := os.ReadDir(w.directory)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -63,7 +64,7 @@ func checkXML(body []byte) error {
 	elements := 0
 	for {
 		token, err := decoder.Token()
-		if err == io.EOF && elements > 0 {
+		if errors.Is(err, io.EOF) && elements > 0 {
 			return nil
 		}
 		if err != nil {

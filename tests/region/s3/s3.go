@@ -163,8 +163,7 @@ func objectARN(bucket, key string) string { return bucketARN(bucket) + "/" + key
 // authorizer calls it.
 func authorize(c *api.Call, action, resource string, context map[string]string) error {
 	err := c.Authorize(api.Access{Action: action, Resource: resource, Context: context})
-	var refusal *api.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*api.Error](err); ok {
 		return api.Errorf(http.StatusForbidden, "AccessDenied", "%s", refusal.Message)
 	}
 	return err

@@ -53,7 +53,7 @@ func put(t *testing.T, client *s3.Client, key, content string) {
 	}
 }
 
-func TestEndpointFromEnvironment(t *testing.T) {
+func TestEndpointFromEnvironment(t *testing.T) { //nolint:paralleltest // sets environment variables
 	endpoint, _ := start(t)
 	var paths []string
 	endpoint.Server.Intercept(recordPaths(&paths))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,10 +123,8 @@ func await(t *testing.T, client *ssm.Client, command, instance string, statuses 
 		if err != nil {
 			return nil, backoff.Permanent(err)
 		}
-		for _, status := range statuses {
-			if out.Status == status {
-				return out, nil
-			}
+		if slices.Contains(statuses, out.Status) {
+			return out, nil
 		}
 		return nil, fmt.Errorf("invocation is %s (%s), want one of %v", out.Status, *out.StatusDetails, statuses)
 	}, backoff.WithBackOff(&backoff.ExponentialBackOff{InitialInterval: 5 * time.Millisecond, Multiplier: 1.5, RandomizationFactor: 0.5, MaxInterval: 100 * time.Millisecond}),
@@ -176,8 +175,7 @@ func TestInvocationAppearsLate(t *testing.T) {
 		_, err := client.GetCommandInvocation(t.Context(), &ssm.GetCommandInvocationInput{CommandId: &command, InstanceId: aws.String(id(1))})
 		return err
 	}
-	var missing *types.InvocationDoesNotExist
-	if err := get(); !errors.As(err, &missing) && time.Since(sent) < lag {
+	if err := get(); apitest.Code(err) != "InvocationDoesNotExist" && time.Since(sent) < lag {
 		t.Errorf("right after the command was sent: got %v, want InvocationDoesNotExist", err)
 	}
 	if _, err := backoff.Retry(t.Context(), func() (struct{}, error) { return struct{}{}, get() }, backoff.WithMaxElapsedTime(10*time.Second)); err != nil {
@@ -331,9 +329,8 @@ func TestParameters(t *testing.T) {
 		t.Errorf("value: got %s, want %s", got, want)
 	}
 	_, err = client.GetParameter(t.Context(), &ssm.GetParameterInput{Name: aws.String("/none")})
-	var missing *types.ParameterNotFound
-	if !errors.As(err, &missing) {
-		t.Errorf("a parameter that is not there: got %v, want ParameterNotFound", err)
+	if got, want := apitest.Code(err), "ParameterNotFound"; got != want {
+		t.Errorf("a parameter that is not there: got %q (%v), want %q", got, err, want)
 	}
 	several, err := client.GetParameters(t.Context(), &ssm.GetParametersInput{Names: []string{image, "/none"}})
 	if err != nil {
