@@ -45,8 +45,7 @@ type attributes []attribute
 // know: the table is built once, when the plugin starts.
 func attributesOf(t reflect.Type) attributes {
 	var list attributes
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		a := attribute{name: field.Tag.Get("pulumi"), goType: field.Type}
 		for word := range strings.SplitSeq(field.Tag.Get("aws"), ",") {
 			word, value, _ := strings.Cut(word, "=")

@@ -194,9 +194,9 @@ func newCloud(ctx context.Context, c configuration) (*cloud, error) {
 	return cl, nil
 }
 
-// arn makes the ARN of a regional resource of this account.
-func (c *cloud) arn(service, resource string) string {
-	return fmt.Sprintf("arn:%s:%s:%s:%s:%s", c.partition, service, c.region, c.accountID, resource)
+// ec2ARN makes the ARN of an EC2 resource: EC2 does not tell it.
+func (c *cloud) ec2ARN(resource string) string {
+	return fmt.Sprintf("arn:%s:ec2:%s:%s:%s", c.partition, c.region, c.accountID, resource)
 }
 
 // ownTags are a resource's tags without those that the provider adds to every

@@ -46,15 +46,15 @@ func timestamp(t *time.Time) string {
 }
 
 // tagChanges says which tags to set and which to remove.
-func tagChanges(old, new map[string]string) (set map[string]string, remove []string) {
+func tagChanges(before, after map[string]string) (set map[string]string, remove []string) {
 	set = map[string]string{}
-	for key, value := range new {
-		if before, ok := old[key]; !ok || before != value {
+	for key, value := range after {
+		if old, ok := before[key]; !ok || old != value {
 			set[key] = value
 		}
 	}
-	for key := range old {
-		if _, ok := new[key]; !ok {
+	for key := range before {
+		if _, ok := after[key]; !ok {
 			remove = append(remove, key)
 		}
 	}
@@ -99,8 +99,8 @@ func ec2TagSpecification(of types.ResourceType, tags map[string]string) []types.
 	return []types.TagSpecification{{ResourceType: of, Tags: tagList(tags, ec2Tag)}}
 }
 
-func ec2UpdateTags(ctx context.Context, c *cloud, id string, old, new map[string]string) error {
-	set, remove := tagChanges(old, new)
+func ec2UpdateTags(ctx context.Context, c *cloud, id string, before, after map[string]string) error {
+	set, remove := tagChanges(before, after)
 	if len(remove) > 0 {
 		input := &ec2.DeleteTagsInput{Resources: []string{id}}
 		for _, key := range remove {
@@ -119,14 +119,14 @@ func ec2UpdateTags(ctx context.Context, c *cloud, id string, old, new map[string
 }
 
 // stringChanges says which strings are new and which are no longer there.
-func stringChanges(old, new []string) (added, removed []string) {
-	for _, s := range new {
-		if !slices.Contains(old, s) {
+func stringChanges(before, after []string) (added, removed []string) {
+	for _, s := range after {
+		if !slices.Contains(before, s) {
 			added = append(added, s)
 		}
 	}
-	for _, s := range old {
-		if !slices.Contains(new, s) {
+	for _, s := range before {
+		if !slices.Contains(after, s) {
 			removed = append(removed, s)
 		}
 	}

@@ -70,7 +70,7 @@ var volumeHandler = handler[volume]{
 		if err != nil {
 			return err
 		}
-		v.ARN = c.arn("ec2", "volume/"+id)
+		v.ARN = c.ec2ARN("volume/" + id)
 		v.AvailabilityZone = aws.ToString(found.AvailabilityZone)
 		v.CreateTime = timestamp(found.CreateTime)
 		v.Encrypted = aws.ToBool(found.Encrypted)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http/httptest"
 	"slices"
 	"sync"
@@ -22,8 +23,10 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/autoscaling"
 	"github.com/etcfs/pulumi-etcfs/tests/region/dynamodb"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
+	eventbus "github.com/etcfs/pulumi-etcfs/tests/region/events"
 	"github.com/etcfs/pulumi-etcfs/tests/region/fake"
 	"github.com/etcfs/pulumi-etcfs/tests/region/iam"
+	"github.com/etcfs/pulumi-etcfs/tests/region/lambda"
 	"github.com/etcfs/pulumi-etcfs/tests/region/logs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/s3"
 	"github.com/etcfs/pulumi-etcfs/tests/region/sts"
@@ -50,9 +53,16 @@ func newEngine(t *testing.T, configuration map[string]any) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	logging := logs.New(logs.Config{Account: fake.Account, Region: fake.Region})
+	functions := lambda.New(lambda.Config{
+		Account: fake.Account, Region: fake.Region, Directory: t.TempDir(), Address: "127.0.0.1", Endpoint: "http://region.invalid",
+		Roles: identities, Authorizer: identities, Logs: logging, Logger: logger,
+	})
+	bus := eventbus.New(eventbus.Config{Account: fake.Account, Region: fake.Region, Functions: functions, Logger: logger})
 	groups := autoscaling.New(autoscaling.Config{Region: fake.Region, AccountID: fake.Account, EC2: compute, Events: events, Logger: logger})
 	t.Cleanup(func() {
 		groups.Close()
+		functions.Close()
 		if err := compute.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -62,7 +72,9 @@ func newEngine(t *testing.T, configuration map[string]any) *engine {
 		groups.API(),
 		sts.New(fake.Account, identities),
 		dynamodb.New(dynamodb.Config{Account: fake.Account, Region: fake.Region}).Service(),
-		logs.New(logs.Config{Account: fake.Account, Region: fake.Region}).Service(),
+		logging.Service(),
+		functions.Service(),
+		bus.Service(),
 		s3.New(s3.Config{Region: fake.Region}).Service(),
 	)
 	listener := httptest.NewServer(door.Server)
@@ -77,9 +89,7 @@ func newEngine(t *testing.T, configuration map[string]any) *engine {
 		"region": fake.Region, "accessKey": iam.AdministratorAccessKeyID, "secretKey": iam.AdministratorSecretAccessKey,
 		"endpoints": []any{endpoints}, "maxRetries": 1,
 	}
-	for name, value := range configuration {
-		all[name] = value
-	}
+	maps.Copy(all, configuration)
 	if err := e.plugin.Configure(t.Context(), provider.ConfigureRequest{Args: properties(all)}); err != nil {
 		t.Fatal(err)
 	}

@@ -221,7 +221,7 @@ func getSubnet(ctx context.Context, c *cloud, args subnetArgs) (subnet, error) {
 	found := described.Subnets[0]
 	id := aws.ToString(found.SubnetId)
 	return subnet{
-		ARN:                         c.arn("ec2", "subnet/"+id),
+		ARN:                         c.ec2ARN("subnet/" + id),
 		AssignIPv6AddressOnCreation: aws.ToBool(found.AssignIpv6AddressOnCreation),
 		AvailabilityZone:            aws.ToString(found.AvailabilityZone),
 		AvailabilityZoneID:          aws.ToString(found.AvailabilityZoneId),
@@ -305,7 +305,7 @@ func getVPC(ctx context.Context, c *cloud, args vpcArgs) (network, error) {
 	found := described.Vpcs[0]
 	id := aws.ToString(found.VpcId)
 	return network{
-		ARN: c.arn("ec2", "vpc/"+id), CIDRBlock: aws.ToString(found.CidrBlock), Default: aws.ToBool(found.IsDefault),
+		ARN: c.ec2ARN("vpc/" + id), CIDRBlock: aws.ToString(found.CidrBlock), Default: aws.ToBool(found.IsDefault),
 		DHCPOptionsID: aws.ToString(found.DhcpOptionsId), ID: id, InstanceTenancy: string(found.InstanceTenancy),
 		OwnerID: aws.ToString(found.OwnerId), State: string(found.State), Tags: ec2Tags(found.Tags),
 	}, nil

@@ -298,7 +298,7 @@ func readLaunchTemplate(ctx context.Context, c *cloud, id string, t *launchTempl
 		return fmt.Errorf("reading EC2 Launch Template (%s) Version (%s): %w", id, latest, errNotFound)
 	}
 	version := versions.LaunchTemplateVersions[0]
-	t.ARN = c.arn("ec2", "launch-template/"+id)
+	t.ARN = c.ec2ARN("launch-template/" + id)
 	t.DefaultVersion = int(aws.ToInt64(found.DefaultVersionNumber))
 	t.LatestVersion = int(aws.ToInt64(found.LatestVersionNumber))
 	t.Name = aws.ToString(found.LaunchTemplateName)

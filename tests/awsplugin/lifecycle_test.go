@@ -3,8 +3,10 @@ package awsplugin_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/archive"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/asset"
 )
 
@@ -188,6 +190,56 @@ func TestLifeOfEachResource(t *testing.T) {
 			replace: object{"name": "/aws/lambda/other"},
 		},
 		{
+			token: "aws:cloudwatch/eventRule:EventRule",
+			inputs: object{
+				"name": "demo-asg-terminating", "description": "Terminating nodes", "tags": object{"ClusterName": "demo"},
+				"eventPattern": `{"source":["aws.autoscaling"],"detail":{"AutoScalingGroupName":["demo-asg"]}}`,
+			},
+			same:    object{"eventPattern": `{ "detail": {"AutoScalingGroupName": ["demo-asg"]}, "source": ["aws.autoscaling"] }`},
+			change:  object{"eventPattern": `{"source":["aws.autoscaling"]}`, "description": "All", "tags": object{}},
+			changed: []string{"eventPattern", "description", "tags"},
+			replace: object{"name": "another"},
+		},
+		{
+			token: "aws:cloudwatch/eventTarget:EventTarget",
+			before: func(e *engine, inputs object) {
+				inputs["rule"] = e.create("aws:cloudwatch/eventRule:EventRule", "rule", object{"eventPattern": `{"source":["aws.autoscaling"]}`}).id
+				inputs["arn"] = e.create("aws:lambda/function:Function", "function", functionInputs(e)).text("arn")
+			},
+			inputs:  object{},
+			change:  object{"retryPolicy": object{"maximumRetryAttempts": 3, "maximumEventAgeInSeconds": 60}},
+			changed: []string{"retryPolicy"},
+			replace: object{"targetId": "chosen"},
+		},
+		{
+			token:   "aws:lambda/function:Function",
+			before:  func(e *engine, inputs object) { maps.Copy(inputs, functionInputs(e)) },
+			inputs:  object{"name": "demo-graceful-leave", "tags": object{"ClusterName": "demo"}},
+			change:  object{"timeout": 60, "environment": object{"variables": object{"CLUSTER": "other"}}, "code": code(t, "#!/bin/sh\nexit 1\n"), "tags": object{}},
+			changed: []string{"timeout", "environment.variables", "code", "tags"},
+			replace: object{"name": "another"},
+		},
+		{
+			token: "aws:lambda/permission:Permission",
+			before: func(e *engine, inputs object) {
+				inputs["function"] = e.create("aws:lambda/function:Function", "function", functionInputs(e)).text("name")
+			},
+			inputs: object{
+				"action": "lambda:InvokeFunction", "principal": "events.amazonaws.com", "sourceArn": "arn:aws:events:eu-west-1:123456789012:rule/demo",
+			},
+			replace: object{"sourceArn": "arn:aws:events:eu-west-1:123456789012:rule/other"},
+		},
+		{
+			token: "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig",
+			before: func(e *engine, inputs object) {
+				inputs["functionName"] = e.create("aws:lambda/function:Function", "function", functionInputs(e)).text("name")
+			},
+			inputs:  object{"maximumRetryAttempts": 1, "maximumEventAgeInSeconds": 60},
+			change:  object{"maximumRetryAttempts": 0},
+			changed: []string{"maximumRetryAttempts"},
+			replace: object{"functionName": "another"},
+		},
+		{
 			token:   "aws:s3/bucketV2:BucketV2",
 			inputs:  object{"bucketPrefix": "etcfs-demo-", "forceDestroy": true, "tags": object{"ClusterName": "demo"}},
 			change:  object{"tags": object{"ClusterName": "demo", "Team": "storage"}},
@@ -275,4 +327,29 @@ func TestLifeOfEachResource(t *testing.T) {
 			}
 		})
 	}
+}
+
+// functionInputs are those of a function with a role of its own.
+func functionInputs(e *engine) object {
+	e.t.Helper()
+	role := e.create("aws:iam/role:Role", "function", object{"assumeRolePolicy": strings.ReplaceAll(trust, "ec2.", "lambda.")})
+	return object{
+		"role": role.text("arn"), "runtime": "provided.al2023", "handler": "bootstrap", "architectures": []any{"x86_64"},
+		"code": code(e.t, "#!/bin/sh\n"), "timeout": 90, "memorySize": 256,
+		"environment": object{"variables": object{"CLUSTER": "demo", "GROUP": "demo-asg"}},
+	}
+}
+
+// code is a function's package with this bootstrap.
+func code(t *testing.T, bootstrap string) *archive.Archive {
+	t.Helper()
+	file, err := asset.FromText(bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip, err := archive.FromAssets(map[string]any{"bootstrap": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zip
 }

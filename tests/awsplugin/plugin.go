@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/hashicorp/go-multierror"
 	provider "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/middleware/cancel"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -241,10 +242,10 @@ func (p *plugin) delete(ctx context.Context, req provider.DeleteRequest) error {
 	return report(r.delete(ctx, c, req.ID, plain(req.Properties)))
 }
 
-// report puts an error in the words that the real plugin passes on.
+// report puts an error in the form that the real plugin passes on.
 func report(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("1 error occurred:\n\t* %w\n\n", err)
+	return &multierror.Error{Errors: []error{err}}
 }

@@ -57,6 +57,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			got := map[string]string{}
 			for _, failure := range e.check(test.token, "it", property.Map{}, test.inputs).Failures {
 				reason := failure.Reason

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	provider "github.com/pulumi/pulumi-go-provider"
@@ -159,9 +160,7 @@ func (r Resource) plan(c *cloud, inputs, prior property.Map, exists bool) proper
 			all[key] = property.New(value)
 		}
 		if tags.IsMap() {
-			for key, value := range tags.AsMap().All {
-				all[key] = value
-			}
+			maps.Insert(all, tags.AsMap().All)
 		}
 		planned = planned.Set("tagsAll", property.New(all))
 	}

@@ -74,7 +74,7 @@ var securityGroupHandler = handler[securityGroup]{
 		if err != nil {
 			return err
 		}
-		g.ARN = c.arn("ec2", "security-group/"+id)
+		g.ARN = c.ec2ARN("security-group/" + id)
 		g.Description = aws.ToString(found.Description)
 		g.Name = aws.ToString(found.GroupName)
 		g.OwnerID = aws.ToString(found.OwnerId)
@@ -315,7 +315,7 @@ func vpcRuleHandler(
 			if err != nil {
 				return err
 			}
-			r.ARN = c.arn("ec2", "security-group-rule/"+id)
+			r.ARN = c.ec2ARN("security-group-rule/" + id)
 			r.CIDRIPv4, r.CIDRIPv6 = found.CidrIpv4, found.CidrIpv6
 			r.Description = found.Description
 			r.IPProtocol = aws.ToString(found.IpProtocol)

@@ -125,9 +125,9 @@ func TestVersionIsThatOfTheSDK(t *testing.T) {
 
 // fieldOf finds a field by its pulumi tag.
 func fieldOf(of reflect.Type, name string) (reflect.StructField, bool) {
-	for i := range of.NumField() {
-		if of.Field(i).Tag.Get("pulumi") == name {
-			return of.Field(i), true
+	for field := range of.Fields() {
+		if field.Tag.Get("pulumi") == name {
+			return field, true
 		}
 	}
 	return reflect.StructField{}, false

@@ -17,8 +17,8 @@ var errNotFound = errors.New("couldn't find resource")
 
 // hasCode says whether AWS answered with one of the error codes.
 func hasCode(err error, codes ...string) bool {
-	var apiError smithy.APIError
-	return errors.As(err, &apiError) && slices.Contains(codes, apiError.ErrorCode())
+	apiError, ok := errors.AsType[smithy.APIError](err)
+	return ok && slices.Contains(codes, apiError.ErrorCode())
 }
 
 // missing turns the errors by which AWS tells that a thing is not there into
@@ -87,8 +87,7 @@ func pollInterval() backoff.BackOff {
 }
 
 func unwrapPermanent(err error) error {
-	var permanent *backoff.PermanentError
-	if errors.As(err, &permanent) {
+	if permanent, ok := errors.AsType[*backoff.PermanentError](err); ok {
 		return permanent.Err
 	}
 	return err
