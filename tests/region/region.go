@@ -30,6 +30,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -111,6 +112,9 @@ type Region struct {
 	server   *api.Server
 	endpoint *http.Server
 	mirror   *http.Server
+
+	closing sync.Once
+	closed  error
 }
 
 // New starts a region. Close ends it.
@@ -283,8 +287,14 @@ func (r *Region) Intercept(i api.Interceptor) (remove func()) { return r.server.
 func (r *Region) Kill(instanceID string) error { return r.EC2.Crash(instanceID) }
 
 // Close ends every machine and function and whatever else runs, and gives the
-// region's address back. It can be called at any stage of New.
+// region's address back. Calling it again changes nothing.
 func (r *Region) Close(ctx context.Context) error {
+	r.closing.Do(func() { r.closed = r.close(ctx) })
+	return r.closed
+}
+
+// close works at any stage of New.
+func (r *Region) close(ctx context.Context) error {
 	var problems []error
 	if r.AutoScaling != nil {
 		r.AutoScaling.Close()

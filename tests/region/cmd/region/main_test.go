@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin"
+)
+
+// The test program is the stand-in program too, under its names.
+func TestMain(m *testing.M) {
+	if standin.Is(filepath.Base(os.Args[0])) {
+		os.Exit(standin.Main(os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+func TestRegionPrintsItsEnvironmentAndServesUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	tools, work := t.TempDir(), filepath.Join(t.TempDir(), "work")
+	for _, name := range []string{"etcd", "etcdctl"} {
+		if err := os.WriteFile(filepath.Join(tools, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"--work", work, "--tools", tools, "--standin", self, "--region", "eu-north-1"}, write, io.Discard)
+		_ = write.Close()
+	}()
+	lines := bufio.NewScanner(read)
+	var environment []string
+	for lines.Scan() && strings.HasPrefix(lines.Text(), "export ") {
+		environment = append(environment, strings.TrimPrefix(lines.Text(), "export "))
+	}
+	text := strings.Join(environment, "\n")
+	for _, want := range []string{"AWS_ENDPOINT_URL=http://127.", "AWS_REGION=eu-north-1", "AWS_ACCESS_KEY_ID=AKIA"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the environment lacks %s:\n%s", want, text)
+		}
+	}
+	if !strings.HasPrefix(lines.Text(), "# releases") {
+		t.Errorf("got line %q, want the URL of the releases", lines.Text())
+	}
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with: %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Setenv("ETCFS_TOOLS", "")
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"no tools":        {nil, "no folder of etcd and etcdctl"},
+		"tools not there": {[]string{"--tools", full, "--standin", os.Args[0]}, "publish etcd"},
+		"folder not empty": {
+			[]string{"--tools", full, "--work", full}, "is not empty",
+		},
+		"argument": {[]string{"serve"}, `unexpected argument "serve"`},
+	} {
+		err := run(t.Context(), test.arguments, io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got error %v, want one with %q", name, err, test.want)
+		}
+	}
+	var help strings.Builder
+	if err := run(t.Context(), []string{"--help"}, io.Discard, &help); err == nil || !strings.Contains(help.String(), "Usage: region [flags]") {
+		t.Errorf("got help %q, error %v", help.String(), err)
+	}
+}
