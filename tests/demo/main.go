@@ -1,0 +1,102 @@
+// Demo is a tour of a cluster's life on a machine without an AWS account: a
+// region in a box is started, the real Pulumi CLI deploys examples/go into it,
+// three nodes form a cluster, which grows to five, shrinks to three, loses its
+// leader, recovers, and is destroyed. Run it by `make demo`: it needs the
+// binaries in bin/ and, in ETCFS_TOOLS, the folder of the tools.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/scenario"
+)
+
+// steps is the tour.
+var steps = []step{
+	{"start a region in a box", (*tour).startRegion},
+	{"compile examples/go and create a stack of it", (*tour).createStack},
+	{"pulumi up", (*tour).up},
+	{"three nodes boot and form a cluster", form(3)},
+	{"scale out to five nodes", scale(5)},
+	{"scale in to three nodes: lifecycle hook, rule, function, Run Command on a survivor", scaleIn(3)},
+	{"kill the leader: the group replaces it, and the dead member goes", (*tour).killLeader},
+	{"pulumi up again changes nothing", (*tour).upAgain},
+	{"pulumi destroy", (*tour).destroy},
+}
+
+type step struct {
+	title string
+	run   func(*tour, context.Context) error
+}
+
+func main() {
+	// A pipe that is closed ends the tour too, with everything cleaned up.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	terminal := newTerminal(os.Stdout)
+	if err := run(ctx, terminal); err != nil {
+		terminal.Printf("\ndemo: %v\n", err)
+		os.Exit(1)
+	}
+	terminal.Printf("demo: ok\n")
+}
+
+// cleanupPatience is how long everything may take to stop.
+const cleanupPatience = 30 * time.Second
+
+func run(ctx context.Context, terminal *terminal) (err error) {
+	t, err := newTour(terminal)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+		defer cancel()
+		if closing := t.close(within); closing != nil {
+			err = errors.Join(err, fmt.Errorf("clean up: %w", closing))
+		}
+	}()
+
+	start := time.Now()
+	for i, s := range steps {
+		terminal.Heading(fmt.Sprintf("%d/%d %s", i+1, len(steps), s.title))
+		began := time.Now()
+		if err := s.run(t, ctx); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("step %d, %s: %w", i+1, s.title, context.Cause(ctx))
+			}
+			t.explain(context.WithoutCancel(ctx), err)
+			return fmt.Errorf("step %d, %s: %w", i+1, s.title, err)
+		}
+		t.took(s.title, time.Since(began))
+	}
+	t.took("all of it", time.Since(start))
+	terminal.Durations(t.durations)
+	return nil
+}
+
+// consoleLines is how much of a console a failure shows.
+const consoleLines = 40
+
+// explain shows the consoles of the nodes that a failure is about.
+func (t *tour) explain(ctx context.Context, err error) {
+	timeout := (*scenario.TimeoutError)(nil)
+	if !errors.As(err, &timeout) {
+		return
+	}
+	t.terminal.Nodes(timeout.View)
+	for _, id := range timeout.Concerned() {
+		console, err := t.cluster.Console(ctx, id, consoleLines)
+		if err != nil {
+			console = err.Error()
+		}
+		t.terminal.Printf("\nconsole of %s, its last %d lines:\n", id, consoleLines)
+		fmt.Fprintln(t.terminal.Indented(), console)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region"
+	"github.com/etcfs/pulumi-etcfs/tests/scenario"
+	"github.com/etcfs/pulumi-etcfs/tests/stack"
+)
+
+// tour is the state of the demo; each step uses what those before it made.
+type tour struct {
+	terminal  *terminal
+	root      string // of the repository
+	tools     string // the folder of pulumi and etcd
+	work      string // a temporary folder for everything
+	region    *region.Region
+	stack     *stack.Stack
+	cluster   *scenario.Cluster
+	view      scenario.View // what was seen last
+	durations []duration
+}
+
+// duration is how long a step took.
+type duration struct {
+	what   string
+	took   time.Duration
+	target string
+}
+
+func newTour(terminal *terminal) (*tour, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("find the repository: %w", err)
+	}
+	tools := os.Getenv("ETCFS_TOOLS")
+	if tools == "" {
+		return nil, errors.New("ETCFS_TOOLS does not name the folder of pulumi and etcd; use `make demo`")
+	}
+	work, err := os.MkdirTemp("", "etcfs-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("create a temporary folder: %w", err)
+	}
+	return &tour{terminal: terminal, root: root, tools: tools, work: work}, nil
+}
+
+// close ends the region with everything in it and removes what is on disk.
+func (t *tour) close(ctx context.Context) error {
+	var failures []error
+	if t.region != nil {
+		t.terminal.Status("stopping the region")
+		failures = append(failures, t.region.Close(ctx))
+	}
+	return errors.Join(append(failures, os.RemoveAll(t.work))...)
+}
+
+// targets are the durations that the project set out to reach.
+var targets = map[string]string{
+	"pulumi up":                           "(target: under 5 s)",
+	"three nodes boot and form a cluster": "(target: under 30 s)",
+}
+
+func (t *tour) took(what string, took time.Duration) {
+	t.durations = append(t.durations, duration{what, took, targets[what]})
+}
