@@ -1,92 +1,42 @@
 package awsplugin_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"maps"
-	"net/http/httptest"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	provider "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 
 	"github.com/etcfs/pulumi-etcfs/tests/awsplugin"
-	"github.com/etcfs/pulumi-etcfs/tests/region/api"
-	"github.com/etcfs/pulumi-etcfs/tests/region/autoscaling"
-	"github.com/etcfs/pulumi-etcfs/tests/region/dynamodb"
-	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
-	eventbus "github.com/etcfs/pulumi-etcfs/tests/region/events"
-	"github.com/etcfs/pulumi-etcfs/tests/region/fake"
+	"github.com/etcfs/pulumi-etcfs/tests/awsplugin/plane"
 	"github.com/etcfs/pulumi-etcfs/tests/region/iam"
-	"github.com/etcfs/pulumi-etcfs/tests/region/lambda"
-	"github.com/etcfs/pulumi-etcfs/tests/region/logs"
-	"github.com/etcfs/pulumi-etcfs/tests/region/s3"
-	"github.com/etcfs/pulumi-etcfs/tests/region/sts"
 )
+
+const region = "eu-west-1"
 
 // engine does to the plugin what Pulumi's engine does.
 type engine struct {
-	t        *testing.T
-	plugin   provider.Provider
-	region   *api.Server
-	url      string
-	machines *fake.Machines
+	*plane.Plane
+	t      *testing.T
+	plugin provider.Provider
 }
 
 // newEngine starts the plugin on a region of its own.
 func newEngine(t *testing.T, configuration map[string]any) *engine {
 	t.Helper()
-	identities := iam.New(fake.Account, fake.Region)
-	machines, events, logger := &fake.Machines{}, &fake.Events{}, slog.New(slog.DiscardHandler)
-	compute, err := ec2.New(ec2.Config{
-		Region: fake.Region, AccountID: fake.Account, Directory: t.TempDir(),
-		Machines: machines, IAM: identities, Events: events, Logger: logger,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	logging := logs.New(logs.Config{Account: fake.Account, Region: fake.Region})
-	functions := lambda.New(lambda.Config{
-		Account: fake.Account, Region: fake.Region, Directory: t.TempDir(), Address: "127.0.0.1", Endpoint: "http://region.invalid",
-		Roles: identities, Authorizer: identities, Logs: logging, Logger: logger,
-	})
-	bus := eventbus.New(eventbus.Config{Account: fake.Account, Region: fake.Region, Functions: functions, Logger: logger})
-	groups := autoscaling.New(autoscaling.Config{Region: fake.Region, AccountID: fake.Account, EC2: compute, Events: events, Logger: logger})
-	t.Cleanup(func() {
-		groups.Close()
-		functions.Close()
-		if err := compute.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	door := fake.NewDoor(identities,
-		compute.API(),
-		groups.API(),
-		sts.New(fake.Account, identities),
-		dynamodb.New(dynamodb.Config{Account: fake.Account, Region: fake.Region}).Service(),
-		logging.Service(),
-		functions.Service(),
-		bus.Service(),
-		s3.New(s3.Config{Region: fake.Region}).Service(),
-	)
-	listener := httptest.NewServer(door.Server)
-	t.Cleanup(listener.Close)
-
-	e := &engine{t: t, plugin: awsplugin.New().WithDefaults(), region: door.Server, url: listener.URL, machines: machines}
+	e := &engine{Plane: plane.New(t, region), t: t, plugin: awsplugin.New().WithDefaults()}
 	endpoints := map[string]any{}
 	for _, service := range []string{"autoscaling", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "s3", "ssm", "sts"} {
-		endpoints[service] = listener.URL
+		endpoints[service] = e.URL
 	}
 	all := map[string]any{
-		"region": fake.Region, "accessKey": iam.AdministratorAccessKeyID, "secretKey": iam.AdministratorSecretAccessKey,
+		"region": region, "accessKey": iam.AdministratorAccessKeyID, "secretKey": iam.AdministratorSecretAccessKey,
 		"endpoints": []any{endpoints}, "maxRetries": 1,
 	}
 	maps.Copy(all, configuration)
@@ -295,35 +245,10 @@ func (e *engine) tryInvoke(token string, args map[string]any) (property.Map, err
 	return result.Return, err
 }
 
-// refuse makes the region refuse an operation until remove is called.
-func (e *engine) refuse(operation string, with error) (remove func()) {
-	return e.region.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
-		if c.Action == operation {
-			return nil, with
-		}
-		return next(ctx)
-	})
-}
-
-// record keeps the names of the calls that the region answers from now on.
-func (e *engine) record(operations *[]string) {
-	var mu sync.Mutex
-	e.region.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
-		mu.Lock()
-		*operations = append(*operations, c.Action)
-		mu.Unlock()
-		return next(ctx)
-	})
-}
-
 // setDesiredCapacity is somebody else scaling a group.
 func (e *engine) setDesiredCapacity(group string, desired int) {
 	e.t.Helper()
-	client := sdk.New(sdk.Options{
-		Region: fake.Region, BaseEndpoint: aws.String(e.url),
-		Credentials: credentials.NewStaticCredentialsProvider(iam.AdministratorAccessKeyID, iam.AdministratorSecretAccessKey, ""),
-	})
-	_, err := client.SetDesiredCapacity(e.t.Context(), &sdk.SetDesiredCapacityInput{
+	_, err := autoscaling.NewFromConfig(e.Config()).SetDesiredCapacity(e.t.Context(), &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: aws.String(group), DesiredCapacity: aws.Int32(int32(desired)),
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func TestGroupIsCreatedWithItsInstancesAndDeletedAfterThem(t *testing.T) {
 	e := newEngine(t, nil)
 	inputs := groupInputs(e, 3)
 	group := e.create("aws:autoscaling/group:Group", "group", inputs)
-	if running, _ := e.machines.Running(); running != 3 {
+	if running, _ := e.Machines.Running(); running != 3 {
 		t.Errorf("after create: got %d machines, want 3", running)
 	}
 	if got, want := group.state.Get("healthCheckGracePeriod").AsNumber(), 300.0; got != want {
@@ -49,7 +49,7 @@ func TestGroupIsCreatedWithItsInstancesAndDeletedAfterThem(t *testing.T) {
 
 	more := with(inputs, object{"desiredCapacity": 5, "minSize": 1, "tags": tags[:1]})
 	group.update(more)
-	if running, _ := e.machines.Running(); running != 5 {
+	if running, _ := e.Machines.Running(); running != 5 {
 		t.Errorf("after update: got %d machines, want 5", running)
 	}
 	group.unchanged("after update", more)
@@ -58,7 +58,7 @@ func TestGroupIsCreatedWithItsInstancesAndDeletedAfterThem(t *testing.T) {
 	if group.refresh() {
 		t.Error("the group is there after its deletion")
 	}
-	if running, _ := e.machines.Running(); running != 0 {
+	if running, _ := e.Machines.Running(); running != 0 {
 		t.Errorf("after delete: got %d machines, want none", running)
 	}
 }
@@ -98,7 +98,7 @@ func TestGroupDoesNotTakeBackACapacityThatOthersSet(t *testing.T) {
 func TestGroupWhoseInstancesFailIsKeptAndCanBeDeleted(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, nil)
-	e.machines.OnStart = func(context.Context, ec2.MachineSpec) error { return errors.New("no capacity") }
+	e.Machines.OnStart = func(context.Context, ec2.MachineSpec) error { return errors.New("no capacity") }
 	group, err := e.tryCreate("aws:autoscaling/group:Group", "group", groupInputs(e, 1))
 	if err == nil {
 		t.Fatal("create: got no error, want the failed launch")
@@ -120,7 +120,7 @@ func TestGroupWhoseInstancesFailIsKeptAndCanBeDeleted(t *testing.T) {
 func TestGroupDoesNotWaitWhenToldNotTo(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, nil)
-	e.machines.OnStart = func(ctx context.Context, _ ec2.MachineSpec) error {
+	e.Machines.OnStart = func(ctx context.Context, _ ec2.MachineSpec) error {
 		<-ctx.Done() // a boot without an end
 		return ctx.Err()
 	}
@@ -130,12 +130,10 @@ func TestGroupDoesNotWaitWhenToldNotTo(t *testing.T) {
 func TestGroupWithInitialHooksHasThemBeforeItsInstances(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, nil)
-	var operations []string
-	e.record(&operations)
 	e.create("aws:autoscaling/group:Group", "group", with(groupInputs(e, 1), object{"initialLifecycleHooks": []any{
 		object{"name": "leave", "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "defaultResult": "CONTINUE", "heartbeatTimeout": 60},
 	}}))
-	order := strings.Join(operations, " ")
+	order := strings.Join(e.Changes(), " ")
 	if !strings.Contains(order, "CreateAutoScalingGroup PutLifecycleHook UpdateAutoScalingGroup") {
 		t.Errorf("got calls %s, want the hook between the group and its capacity", order)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 
 	"github.com/etcfs/pulumi-etcfs/tests/awsplugin"
+	"github.com/etcfs/pulumi-etcfs/tests/awsplugin/plane"
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
-	"github.com/etcfs/pulumi-etcfs/tests/region/fake"
 )
 
 func TestCheckNamesWhatIsWrong(t *testing.T) {
@@ -246,7 +246,7 @@ func TestDefaultTagsAreAddedToEveryResource(t *testing.T) {
 func TestCreateThatFailsHalfWayKeepsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, nil)
-	remove := e.refuse("PutRetentionPolicy", api.Errorf(http.StatusBadRequest, "InvalidParameterException", "not today"))
+	remove := e.Refuse("PutRetentionPolicy", api.Errorf(http.StatusBadRequest, "InvalidParameterException", "not today"))
 	inputs := object{"name": "/aws/lambda/demo", "retentionInDays": 30}
 	group, err := e.tryCreate("aws:cloudwatch/logGroup:LogGroup", "logs", inputs)
 	if err == nil {
@@ -286,7 +286,7 @@ func TestVolumeInUseIsDeletedWhenItIsFree(t *testing.T) {
 	e := newEngine(t, nil)
 	volume := e.create("aws:ebs/volume:Volume", "data", object{"availabilityZone": "eu-west-1a", "size": 1})
 	refusals := 0
-	e.region.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
+	e.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
 		if c.Action == "DeleteVolume" && refusals < 3 {
 			refusals++
 			return nil, api.Errorf(http.StatusBadRequest, "VolumeInUse", "it is attached")
@@ -303,10 +303,10 @@ func TestLookups(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, nil)
 
-	if got, want := e.invoke("aws:index/getCallerIdentity:getCallerIdentity", object{}).Get("accountId"), property.New(fake.Account); !got.Equals(want) {
+	if got, want := e.invoke("aws:index/getCallerIdentity:getCallerIdentity", object{}).Get("accountId"), property.New(plane.Account); !got.Equals(want) {
 		t.Errorf("account: got %#v, want %#v", got, want)
 	}
-	if got, want := e.invoke("aws:index/getRegion:getRegion", object{}).Get("name"), property.New(fake.Region); !got.Equals(want) {
+	if got, want := e.invoke("aws:index/getRegion:getRegion", object{}).Get("name"), property.New(region); !got.Equals(want) {
 		t.Errorf("Region: got %#v, want %#v", got, want)
 	}
 	partition := e.invoke("aws:index/getPartition:getPartition", object{})
