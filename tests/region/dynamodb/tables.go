@@ -1,13 +1,11 @@
 package dynamodb
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/jsonbody"
 )
 
 // Service is the service for the region's front door.
@@ -36,18 +34,8 @@ func (d *DB) Service() *api.Service {
 	}
 }
 
-// decode reads a request and refuses parameters that it has no field for.
 func decode(c *api.Call, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(c.Body))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		return nil
-	}
-	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return invalid("this region's %s does not have the parameter %s", c.Action, field)
-	}
-	return api.Errorf(http.StatusBadRequest, "SerializationException", "%v", err)
+	return jsonbody.Decode(c, "ValidationException", into)
 }
 
 // onTable authorizes a call on a table and does the work under the lock.

@@ -12,13 +12,13 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/jsonbody"
 )
 
 // servicePrincipal is who the bus is to a function's resource policy.
@@ -169,18 +169,8 @@ func parse(text []byte) (any, error) {
 	return document, nil
 }
 
-// decode reads a request and refuses parameters that it has no field for.
 func decode(c *api.Call, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(c.Body))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		return nil
-	}
-	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return refuse("ValidationException", "this region's %s does not have the parameter %s", c.Action, field)
-	}
-	return refuse("SerializationException", "%v", err)
+	return jsonbody.Decode(c, "ValidationException", into)
 }
 
 func refuse(code, format string, args ...any) error {

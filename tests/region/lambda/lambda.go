@@ -8,9 +8,7 @@
 package lambda
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 	"github.com/etcfs/pulumi-etcfs/tests/region/iam"
+	"github.com/etcfs/pulumi-etcfs/tests/region/jsonbody"
 	"github.com/etcfs/pulumi-etcfs/tests/region/logs"
 )
 
@@ -226,18 +225,8 @@ func (f *Functions) find(name string) (*function, error) {
 	return found, nil
 }
 
-// decode reads a request and refuses parameters that it has no field for.
 func decode(c *api.Call, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(c.Body))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		return nil
-	}
-	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return invalid("this region's %s does not have the parameter %s", c.Action, field)
-	}
-	return api.Errorf(http.StatusBadRequest, "InvalidRequestContentException", "Could not parse request body into json: %v", err)
+	return jsonbody.Decode(c, "InvalidParameterValueException", into)
 }
 
 func invalid(format string, args ...any) error {

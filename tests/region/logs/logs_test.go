@@ -35,6 +35,10 @@ func TestGroupLifeCycle(t *testing.T) {
 	if got, want := apitest.Code(err), "ResourceAlreadyExistsException"; got != want {
 		t.Errorf("creating the group twice: got %q (%v), want %q", got, err, want)
 	}
+	_, err = client.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: aws.String("b"), KmsKeyId: aws.String("key")})
+	if got, want := apitest.Code(err), "InvalidParameterException"; got != want {
+		t.Errorf("a key that the region does not have: got %q (%v), want %q", got, err, want)
+	}
 	if _, err := client.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{
 		LogGroupName: aws.String(group), RetentionInDays: aws.Int32(14),
 	}); err != nil {

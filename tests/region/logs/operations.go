@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/jsonbody"
 )
 
 // Service is the service for the region's front door.
@@ -32,6 +33,10 @@ func (l *Logs) Service() *api.Service {
 			"FilterLogEvents":       l.filterLogEvents,
 		},
 	}
+}
+
+func decode(c *api.Call, into any) error {
+	return jsonbody.Decode(c, "InvalidParameterException", into)
 }
 
 // groupRequest is the part that most requests share. A group may be named by
@@ -59,7 +64,7 @@ func (l *Logs) createLogGroup(_ context.Context, c *api.Call) (any, error) {
 		LogGroupClass string            `json:"logGroupClass"`
 		Tags          map[string]string `json:"tags"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	if err := c.AuthorizeOn(l.StreamARN(in.group(), "")); err != nil {
@@ -84,25 +89,24 @@ func (l *Logs) createLogGroup(_ context.Context, c *api.Call) (any, error) {
 }
 
 func (l *Logs) deleteLogGroup(_ context.Context, c *api.Call) (any, error) {
-	return nil, l.onGroup(c, func(g *group) error {
+	var in groupRequest
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	return nil, l.onGroup(c, in.group(), func(g *group) error {
 		delete(l.groups, g.name)
 		return nil
 	})
 }
 
-// onGroup authorizes a call on the group that its request names and does the
-// work under the lock.
-func (l *Logs) onGroup(c *api.Call, work func(*group) error) error {
-	var in groupRequest
-	if err := c.Decode(&in); err != nil {
-		return err
-	}
-	if err := c.AuthorizeOn(l.StreamARN(in.group(), "")); err != nil {
+// onGroup authorizes a call on a group and does the work under the lock.
+func (l *Logs) onGroup(c *api.Call, name string, work func(*group) error) error {
+	if err := c.AuthorizeOn(l.StreamARN(name, "")); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g, err := l.group(in.group())
+	g, err := l.group(name)
 	if err != nil {
 		return err
 	}
@@ -116,7 +120,7 @@ func (l *Logs) describeLogGroups(_ context.Context, c *api.Call) (any, error) {
 		Limit     int    `json:"limit"`
 		NextToken string `json:"nextToken"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	if err := c.AuthorizeOn(l.StreamARN("", "")); err != nil {
@@ -181,12 +185,13 @@ var retentions = []int{
 
 func (l *Logs) putRetentionPolicy(_ context.Context, c *api.Call) (any, error) {
 	var in struct {
+		groupRequest
 		RetentionInDays int `json:"retentionInDays"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	return nil, l.onGroup(c, func(g *group) error {
+	return nil, l.onGroup(c, in.group(), func(g *group) error {
 		if !slices.Contains(retentions, in.RetentionInDays) {
 			return invalid("retentionInDays %d is not one of %v", in.RetentionInDays, retentions)
 		}
@@ -196,70 +201,72 @@ func (l *Logs) putRetentionPolicy(_ context.Context, c *api.Call) (any, error) {
 }
 
 func (l *Logs) deleteRetentionPolicy(_ context.Context, c *api.Call) (any, error) {
-	return nil, l.onGroup(c, func(g *group) error {
+	var in groupRequest
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	return nil, l.onGroup(c, in.group(), func(g *group) error {
 		g.retentionDays = 0
 		return nil
 	})
 }
 
-// onTags authorizes a call on the group behind resourceArn and does the work
-// under the lock.
-func (l *Logs) onTags(c *api.Call, work func(*group)) error {
-	var in struct {
-		ResourceARN string `json:"resourceArn"`
-	}
-	if err := c.Decode(&in); err != nil {
-		return err
-	}
-	_, name, _ := strings.Cut(in.ResourceARN, ":log-group:")
-	if err := c.AuthorizeOn(l.StreamARN(name, "")); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	g, err := l.group(name)
-	if err != nil {
-		return err
-	}
-	work(g)
-	return nil
+// groupOf returns the name of the group in its ARN.
+func groupOf(arn string) string {
+	_, name, _ := strings.Cut(arn, ":log-group:")
+	return strings.TrimSuffix(name, ":*")
 }
 
 func (l *Logs) tagResource(_ context.Context, c *api.Call) (any, error) {
 	var in struct {
-		Tags map[string]string `json:"tags"`
+		ResourceARN string            `json:"resourceArn"`
+		Tags        map[string]string `json:"tags"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	return nil, l.onTags(c, func(g *group) { maps.Copy(g.tags, in.Tags) })
+	return nil, l.onGroup(c, groupOf(in.ResourceARN), func(g *group) error {
+		maps.Copy(g.tags, in.Tags)
+		return nil
+	})
 }
 
 func (l *Logs) untagResource(_ context.Context, c *api.Call) (any, error) {
 	var in struct {
-		TagKeys []string `json:"tagKeys"`
+		ResourceARN string   `json:"resourceArn"`
+		TagKeys     []string `json:"tagKeys"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	return nil, l.onTags(c, func(g *group) {
+	return nil, l.onGroup(c, groupOf(in.ResourceARN), func(g *group) error {
 		for _, key := range in.TagKeys {
 			delete(g.tags, key)
 		}
+		return nil
 	})
 }
 
 func (l *Logs) listTagsForResource(_ context.Context, c *api.Call) (any, error) {
+	var in struct {
+		ResourceARN string `json:"resourceArn"`
+	}
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
 	var out struct {
 		Tags map[string]string `json:"tags"`
 	}
-	err := l.onTags(c, func(g *group) { out.Tags = maps.Clone(g.tags) })
+	err := l.onGroup(c, groupOf(in.ResourceARN), func(g *group) error {
+		out.Tags = maps.Clone(g.tags)
+		return nil
+	})
 	return out, err
 }
 
 func (l *Logs) createLogStream(_ context.Context, c *api.Call) (any, error) {
 	var in groupRequest
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	if err := c.AuthorizeOn(l.StreamARN(in.group(), in.LogStreamName)); err != nil {
@@ -270,11 +277,12 @@ func (l *Logs) createLogStream(_ context.Context, c *api.Call) (any, error) {
 
 func (l *Logs) describeLogStreams(_ context.Context, c *api.Call) (any, error) {
 	var in struct {
+		groupRequest
 		Prefix    string `json:"logStreamNamePrefix"`
 		Limit     int    `json:"limit"`
 		NextToken string `json:"nextToken"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	type logStream struct {
@@ -288,7 +296,7 @@ func (l *Logs) describeLogStreams(_ context.Context, c *api.Call) (any, error) {
 		LogStreams []logStream `json:"logStreams"`
 		NextToken  string      `json:"nextToken,omitempty"`
 	}{LogStreams: []logStream{}}
-	err := l.onGroup(c, func(g *group) error {
+	err := l.onGroup(c, in.group(), func(g *group) error {
 		names := slices.Sorted(maps.Keys(g.streams))
 		names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, in.Prefix) })
 		names, out.NextToken = page(names, in.NextToken, in.Limit)
@@ -314,7 +322,7 @@ func (l *Logs) putLogEvents(_ context.Context, c *api.Call) (any, error) {
 			Message   string `json:"message"`
 		} `json:"logEvents"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	if err := c.AuthorizeOn(l.StreamARN(in.group(), in.LogStreamName)); err != nil {
@@ -352,7 +360,7 @@ func (l *Logs) getLogEvents(_ context.Context, c *api.Call) (any, error) {
 		Limit         int    `json:"limit"`
 		NextToken     string `json:"nextToken"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	if err := c.AuthorizeOn(l.StreamARN(in.group(), in.LogStreamName)); err != nil {
@@ -404,6 +412,7 @@ func (l *Logs) getLogEvents(_ context.Context, c *api.Call) (any, error) {
 
 func (l *Logs) filterLogEvents(_ context.Context, c *api.Call) (any, error) {
 	var in struct {
+		groupRequest
 		StartTime           *int64   `json:"startTime"`
 		EndTime             *int64   `json:"endTime"`
 		FilterPattern       string   `json:"filterPattern"`
@@ -412,7 +421,7 @@ func (l *Logs) filterLogEvents(_ context.Context, c *api.Call) (any, error) {
 		Limit               int      `json:"limit"`
 		NextToken           string   `json:"nextToken"`
 	}
-	if err := c.Decode(&in); err != nil {
+	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
 	terms, err := parseFilter(in.FilterPattern)
@@ -431,7 +440,7 @@ func (l *Logs) filterLogEvents(_ context.Context, c *api.Call) (any, error) {
 		Events    []logEvent `json:"events"`
 		NextToken string     `json:"nextToken,omitempty"`
 	}{Events: []logEvent{}}
-	err = l.onGroup(c, func(g *group) error {
+	err = l.onGroup(c, in.group(), func(g *group) error {
 		matched := 0
 		for i, e := range g.search(in.LogStreamNames) {
 			if !within(e.Time, in.StartTime, in.EndTime) || !strings.HasPrefix(e.stream, in.LogStreamNamePrefix) || !containsAll(e.Message, terms) {

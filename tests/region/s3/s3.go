@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,9 @@ func (s *Store) Service() *api.Service {
 	service := &api.Service{Name: "s3", Protocol: api.REST, Route: route, Operations: map[string]api.Operation{}}
 	for name, operation := range operations {
 		service.Operations[name] = func(_ context.Context, c *api.Call) (any, error) {
+			if err := checkHeaders(c.Request.Header); err != nil {
+				return nil, err
+			}
 			bucket, key := resource(c.Request)
 			return operation(s, c, bucket, key)
 		}
@@ -135,6 +139,42 @@ func route(r *http.Request) string {
 		return "DeleteBucket"
 	}
 	return "" // a subresource that this S3 does not have
+}
+
+// knownHeaders are the parameters in headers: those that are read, and those
+// that may say only what is so anyway. Those that end in "-" are families.
+var knownHeaders = map[string][]string{
+	"X-Amz-Acl":                    {"private", "bucket-owner-full-control"},
+	"X-Amz-Object-Ownership":       {"BucketOwnerEnforced"},
+	"X-Amz-Server-Side-Encryption": {"AES256"},
+	"X-Amz-Storage-Class":          {"STANDARD"},
+	"X-Amz-Checksum-":              nil,
+	"X-Amz-Content-Sha256":         nil,
+	"X-Amz-Date":                   nil,
+	"X-Amz-Decoded-Content-Length": nil,
+	"X-Amz-Meta-":                  nil,
+	"X-Amz-Sdk-Checksum-Algorithm": nil,
+	"X-Amz-Security-Token":         nil,
+	"X-Amz-Tagging":                nil,
+	"X-Amz-Trailer":                nil,
+	"X-Amz-User-Agent":             nil,
+}
+
+// checkHeaders refuses what the service would have to ignore.
+func checkHeaders(header http.Header) error {
+	for name := range header {
+		if !strings.HasPrefix(name, "X-Amz-") {
+			continue
+		}
+		values, known := knownHeaders[name]
+		for family := range knownHeaders {
+			known = known || strings.HasSuffix(family, "-") && strings.HasPrefix(name, family)
+		}
+		if value := header.Get(name); !known || values != nil && !slices.Contains(values, value) {
+			return api.Errorf(http.StatusNotImplemented, "NotImplemented", "this region's S3 does not have %s: %s", strings.ToLower(name), value)
+		}
+	}
+	return nil
 }
 
 func hasAny(query map[string][]string, names ...string) bool {

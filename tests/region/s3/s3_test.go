@@ -546,7 +546,7 @@ func TestAccess(t *testing.T) {
 }
 
 // What the service does not have is refused, never ignored.
-func TestUnknownSubresource(t *testing.T) {
+func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	_, client := start(t)
 	createBucket(t, client)
@@ -555,6 +555,18 @@ func TestUnknownSubresource(t *testing.T) {
 	})
 	if got, want := apitest.Code(err), "InvalidAction"; got != want {
 		t.Errorf("got %q (%v), want %q", got, err, want)
+	}
+	_, err = client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: key, ServerSideEncryption: types.ServerSideEncryptionAwsKms})
+	if got, want := apitest.Code(err), "NotImplemented"; got != want {
+		t.Errorf("encryption with a key: got %q (%v), want %q", got, err, want)
+	}
+	_, err = client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: key, ServerSideEncryption: types.ServerSideEncryptionAes256})
+	if err != nil {
+		t.Errorf("encryption as it is by default: %v", err)
+	}
+	_, err = client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("locked"), ObjectLockEnabledForBucket: aws.Bool(true)})
+	if got, want := apitest.Code(err), "NotImplemented"; got != want {
+		t.Errorf("object lock: got %q (%v), want %q", got, err, want)
 	}
 }
 

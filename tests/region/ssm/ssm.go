@@ -8,16 +8,14 @@
 package ssm
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
+	"github.com/etcfs/pulumi-etcfs/tests/region/jsonbody"
 )
 
 // Instances are the account's EC2 instances and their machines.
@@ -83,18 +81,8 @@ func (m *Manager) Service() *api.Service {
 	}
 }
 
-// decode reads a request and refuses parameters that it has no field for.
 func decode(c *api.Call, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(c.Body))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		return nil
-	}
-	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return invalid("this region's %s does not have the parameter %s", c.Action, field)
-	}
-	return api.Errorf(http.StatusBadRequest, "SerializationException", "%v", err)
+	return jsonbody.Decode(c, "ValidationException", into)
 }
 
 func invalid(format string, args ...any) error {
