@@ -82,6 +82,9 @@ type fuse struct {
 	meta    *rpc.Client
 
 	mu sync.Mutex
+	// unmounted says that what happens in the folder is no longer the
+	// cluster's business.
+	unmounted bool
 	// known are the sums of the files as the cluster has them: a change of the
 	// folder that leads there is no news.
 	known map[string][sha256.Size]byte
@@ -112,7 +115,7 @@ func (f *fuse) run(ctx context.Context, root, socket string) error {
 		return err
 	}
 	defer watch.Close()
-	defer f.empty()
+	defer f.unmount()
 	revision, err := f.load()
 	if err != nil {
 		return err
@@ -126,9 +129,43 @@ func (f *fuse) run(ctx context.Context, root, socket string) error {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
+		err := f.flush()
 		f.logger.Info("unmounted")
-		return nil
+		return err
 	}
+}
+
+// flush stores what changed last, before an orderly unmount.
+func (f *fuse) flush() error {
+	entries, err := os.ReadDir(f.folder)
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	changed := map[string]bool{}
+	for _, entry := range entries {
+		changed[entry.Name()] = !strings.HasPrefix(entry.Name(), ".")
+	}
+	f.mu.Lock()
+	for name := range f.known {
+		changed[name] = true
+	}
+	f.mu.Unlock()
+	for name, stored := range changed {
+		if stored {
+			if err := f.put(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmount empties the folder without telling the cluster.
+func (f *fuse) unmount() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unmounted = true
+	f.empty()
 }
 
 // empty leaves the folder as a mount point without a mount is.
@@ -189,6 +226,9 @@ func (f *fuse) fetch(name string) error {
 	path := filepath.Join(f.folder, name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.unmounted {
+		return nil
+	}
 	if err != nil || file.Data == nil {
 		if err != nil {
 			f.logger.Error("read", "file", name, "error", err)
@@ -229,9 +269,12 @@ func (f *fuse) put(name string) error {
 	f.mu.Lock()
 	known, existed := f.known[name]
 	data, err := os.ReadFile(filepath.Join(f.folder, name))
+	unmounted := f.unmounted
 	f.mu.Unlock()
 	sum := sha256.Sum256(data)
 	switch {
+	case unmounted:
+		return nil
 	case errors.Is(err, os.ErrNotExist) && !existed, err == nil && existed && sum == known:
 		return nil
 	case errors.Is(err, os.ErrNotExist):

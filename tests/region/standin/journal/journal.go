@@ -61,13 +61,16 @@ func (w *Writer) Write(unit, identifier string, pid int, message string) {
 	_, _ = w.file.Write(append(line, '\n'))
 }
 
-// Copy writes each line of r to the journal until r ends.
-func (w *Writer) Copy(unit, identifier string, pid int, r io.Reader) {
+// Copy writes each line of r to the journal, and to also, until r ends.
+func (w *Writer) Copy(unit, identifier string, pid int, r io.Reader, also ...func(line string)) {
 	reader := bufio.NewReader(r)
 	for {
 		line, err := reader.ReadBytes('\n')
 		if line = bytes.TrimRight(line, "\n"); len(line) > 0 {
 			w.Write(unit, identifier, pid, string(line))
+			for _, f := range also {
+				f(string(line))
+			}
 		}
 		if err != nil {
 			return

@@ -231,8 +231,9 @@ func (i *Init) userData(semaphore string) error {
 	go func() {
 		defer close(copied)
 		defer reader.Close()
-		lines := io.TeeReader(reader, log)
-		i.manager.journal.Copy("cloud-final.service", "cloud-init", p.pid, io.TeeReader(lines, consoleWriter{i.manager}))
+		i.manager.journal.Copy("cloud-final.service", "cloud-init", p.pid, io.TeeReader(reader, log), func(line string) {
+			i.manager.console("cloud-init: " + line)
+		})
 	}()
 	<-p.done
 	// What the script left running may keep the pipe open: do not wait for it,
