@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -104,20 +105,21 @@ func (f *Functions) queue(fn *function, requestID string, payload []byte) error 
 	if fn.retries != nil {
 		retry = *fn.retries
 	}
-	f.wait.Go(func() { f.runAsynchronously(fn, requestID, payload, retry) })
+	log := f.config.Logger.With("function", fn.Name, "request_id", requestID)
+	f.wait.Go(func() { f.runAsynchronously(fn, requestID, payload, retry, log) })
 	return nil
 }
 
-func (f *Functions) runAsynchronously(fn *function, requestID string, payload []byte, retry invokeConfig) {
+func (f *Functions) runAsynchronously(fn *function, requestID string, payload []byte, retry invokeConfig, log *slog.Logger) {
 	begun := time.Now()
 	for try := 0; ; try++ {
 		result, err := f.run(f.ctx, fn, requestID, payload)
 		if f.ctx.Err() != nil || err == nil && !result.failed {
 			return
 		}
-		f.config.Logger.Info("function failed", "function", fn.Name, "request_id", requestID, "try", try+1, "result", string(result.payload), "error", err)
+		log.Info("function failed", "try", try+1, "result", string(result.payload), "error", err)
 		if try == retry.retries || time.Since(begun) > retry.age {
-			f.config.Logger.Warn("event discarded", "function", fn.Name, "request_id", requestID, "tries", try+1)
+			log.Warn("event discarded", "tries", try+1)
 			return
 		}
 		select {
