@@ -183,3 +183,23 @@ func TestBrokenSource(t *testing.T) {
 		t.Errorf("got %v, want what the compiler said of which program", err)
 	}
 }
+
+// A library's user whose program is in no module learns what is missing.
+func TestInstalledOutsideOfAModule(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := artifact.LoadInto(t.Context(), artifact.Installed(), t.TempDir(), func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "must be in a Go module that requires github.com/etcfs/pulumi-etcfs") {
+		t.Errorf("got %v, want the requirement named", err)
+	}
+}
+
+// Without Go, a build that carries no programs says what to do.
+func TestNoToolchain(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for name, bundle := range map[string]artifact.Bundle{"compiled": artifact.Compiled(os.DirFS(root)), "installed": artifact.Installed()} {
+		_, err := artifact.LoadInto(t.Context(), bundle, t.TempDir(), func(string) {})
+		if err == nil || !strings.Contains(err.Error(), "install Go, or use a release of the plugin") {
+			t.Errorf("%s: got %v, want a remedy", name, err)
+		}
+	}
+}

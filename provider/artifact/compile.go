@@ -211,11 +211,19 @@ func write(files []sourceFile, root string) error {
 // moduleFolder finds the source of this module as the program in the current
 // folder requires it.
 func moduleFolder(ctx context.Context) (string, error) {
-	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", modulePath)
-	text, err := command.Output()
+	text, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", modulePath).Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", errNoToolchain
+	}
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = errors.New(string(bytes.TrimSpace(exit.Stderr)))
+		}
+		return "", fmt.Errorf("find the source of the node's programs: the program's folder must be in a Go module that requires %s: %w", modulePath, err)
+	}
 	folder := strings.TrimSpace(string(text))
-	if err != nil || folder == "" {
-		return "", fmt.Errorf("find the source of %s, which the node's programs are compiled from (it must be in the go.mod of the program): %w", modulePath, err)
+	if folder == "" { // as with a vendor folder
+		return "", fmt.Errorf("find the source of the node's programs: %s is not in the module cache; run go mod download", modulePath)
 	}
 	return folder, nil
 }

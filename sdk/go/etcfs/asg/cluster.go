@@ -82,7 +82,7 @@ type clusterArgs struct {
 	EtcfsVersion *string `pulumi:"etcfsVersion"`
 	// The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
 	GithubRepo *string `pulumi:"githubRepo"`
-	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs what the created role has; see the documentation on least privilege.
+	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
 	InstanceProfile *string `pulumi:"instanceProfile"`
 	// The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
 	InstanceType *string `pulumi:"instanceType"`
@@ -130,7 +130,7 @@ type ClusterArgs struct {
 	EtcfsVersion pulumi.StringPtrInput
 	// The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
 	GithubRepo pulumi.StringPtrInput
-	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs what the created role has; see the documentation on least privilege.
+	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
 	InstanceProfile pulumi.StringPtrInput
 	// The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
 	InstanceType pulumi.StringPtrInput

@@ -51,7 +51,7 @@ class ClusterArgs:
         :param pulumi.Input[_builtins.str] etcd_version: The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
         :param pulumi.Input[_builtins.str] etcfs_version: The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
         :param pulumi.Input[_builtins.str] github_repo: The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
-        :param pulumi.Input[_builtins.str] instance_profile: The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs what the created role has; see the documentation on least privilege.
+        :param pulumi.Input[_builtins.str] instance_profile: The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
         :param pulumi.Input[_builtins.str] instance_type: The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
         :param pulumi.Input[_builtins.str] key_name: The EC2 key pair that is put on the nodes. None by default: nobody needs to log in, and SSM Session Manager works without.
         :param pulumi.Input[_builtins.str] lease_ttl: How long a node that cannot reach etcd keeps its membership before it is fenced, as a duration in whole seconds such as `15s`; at least 6s, as twice the time must exceed 10s. Shorter means a faster failover, longer means more patience with a slow network. Default `10s`.
@@ -199,7 +199,7 @@ class ClusterArgs:
     @pulumi.getter(name="instanceProfile")
     def instance_profile(self) -> pulumi.Input[Optional[_builtins.str]]:
         """
-        The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs what the created role has; see the documentation on least privilege.
+        The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
         """
         return pulumi.get(self, "instance_profile")
 
@@ -419,7 +419,7 @@ class Cluster(pulumi.ComponentResource):
         :param pulumi.Input[_builtins.str] etcd_version: The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
         :param pulumi.Input[_builtins.str] etcfs_version: The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
         :param pulumi.Input[_builtins.str] github_repo: The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
-        :param pulumi.Input[_builtins.str] instance_profile: The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs what the created role has; see the documentation on least privilege.
+        :param pulumi.Input[_builtins.str] instance_profile: The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
         :param pulumi.Input[_builtins.str] instance_type: The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
         :param pulumi.Input[_builtins.str] key_name: The EC2 key pair that is put on the nodes. None by default: nobody needs to log in, and SSM Session Manager works without.
         :param pulumi.Input[_builtins.str] lease_ttl: How long a node that cannot reach etcd keeps its membership before it is fenced, as a duration in whole seconds such as `15s`; at least 6s, as twice the time must exceed 10s. Shorter means a faster failover, longer means more patience with a slow network. Default `10s`.
