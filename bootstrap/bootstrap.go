@@ -39,6 +39,7 @@ type Bootstrap struct {
 	Seed     SeedTable
 	Group    Group
 	Etcd     Etcd
+	Registry Registry
 	Units    Units
 	Services Services
 	Health   Health
@@ -63,6 +64,7 @@ func New(s settings.Settings, root string, logger *slog.Logger, cfg aws.Config) 
 		Seed:     table,
 		Group:    nodeaws.Group{EC2: machines, Cluster: s.ClusterName},
 		Etcd:     etcd.Cluster{},
+		Registry: etcd.Cluster{},
 		Units:    manager,
 		Services: manager,
 		Health:   nodeaws.Health{API: autoscaling.NewFromConfig(cfg)},

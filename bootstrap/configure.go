@@ -154,7 +154,7 @@ func (b *Bootstrap) configuration(ctx context.Context) (configuration, error) {
 		units: []systemd.File{
 			systemd.DropIn(UnitMeta, dropIn),
 			systemd.DropIn(UnitFuse, fuseDropIn(b.Node.ID(b.Settings.ClusterName))),
-			systemd.Unit(UnitBootstrap, bootstrapUnit),
+			bootstrapService,
 		},
 	}, nil
 }
@@ -270,10 +270,10 @@ func fuseDropIn(nodeID string) string {
 		filepath.Join(binDir, "etcfuse"), settings.SocketFile, nodeID, settings.MountPoint)
 }
 
-// bootstrapUnit runs the bootstrap at each boot after the first, which user
+// bootstrapService runs the bootstrap at each boot after the first, which user
 // data makes. It is retried, and not given up: the node may be one of many that
 // lost power together, and its etcd is needed for the others' to serve.
-const bootstrapUnit = generated + `[Unit]
+var bootstrapService = systemd.Unit(UnitBootstrap, generated+`[Unit]
 Description=EtcFS node bootstrap
 Documentation=https://github.com/etcfs/pulumi-etcfs
 Wants=network-online.target
@@ -282,14 +282,14 @@ After=network-online.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-EnvironmentFile=` + settings.EnvironmentFile + `
-ExecStart=` + settings.BootstrapBinary + ` run
+EnvironmentFile=`+settings.EnvironmentFile+`
+ExecStart=`+settings.BootstrapBinary+` run
 Restart=on-failure
 RestartSec=15
 
 [Install]
 WantedBy=multi-user.target
-`
+`)
 
 // flags are the flags that an installed daemon lists in its --help.
 type flags map[string]bool

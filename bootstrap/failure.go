@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/aws"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
 )
 
@@ -17,22 +17,20 @@ type Health interface {
 	ReportUnhealthy(ctx context.Context, instanceID string) error
 }
 
-var _ Health = aws.Health{}
+// Registry is EtcFS's own list of its live nodes, read through one node's etcd.
+type Registry interface {
+	Values(ctx context.Context, ip, prefix string) (map[string]string, error)
+}
 
-// completeFile exists from the first time on that this node has come up.
-const completeFile = "/var/lib/etcfs-bootstrap/complete"
+var (
+	_ Health   = aws.Health{}
+	_ Registry = etcd.Cluster{}
+)
 
 // failed does what the settings want done with an instance whose bootstrap
 // failed. Failing user data does not fail EC2's status checks, so nobody would
 // replace it otherwise.
-//
-// A node that has been up before is never given away: it holds a copy of the
-// metadata. Nodes that lost power together cannot come up for as long as a
-// majority is away, and if each reported itself unhealthy for that, the group
-// would terminate them all at once, and the filesystem with them. The unit of
-// later boots tries again instead.
 func (b *Bootstrap) failed(ctx context.Context, cause error) error {
-	complete, err := b.wasComplete()
 	switch {
 	case ctx.Err() != nil:
 		return cause // somebody stopped the bootstrap, or the machine
@@ -42,14 +40,13 @@ func (b *Bootstrap) failed(ctx context.Context, cause error) error {
 	case b.Node.InstanceID == "":
 		b.Logger.Error("the instance cannot be reported unhealthy, because it does not know its ID")
 		return cause
-	case err != nil:
-		return errors.Join(cause, err)
-	case complete:
-		b.Logger.Warn("the instance is not reported unhealthy: it has been up before and holds a copy of the cluster's metadata")
-		return cause
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
+	if need := b.needed(ctx); need != "" {
+		b.Logger.Warn("the instance is not reported unhealthy, and will try again", "reason", need)
+		return errors.Join(cause, b.tryAgain(ctx))
+	}
 	if err := b.Health.ReportUnhealthy(ctx, b.Node.InstanceID); err != nil {
 		return errors.Join(cause, err)
 	}
@@ -57,20 +54,84 @@ func (b *Bootstrap) failed(ctx context.Context, cause error) error {
 	return cause
 }
 
-func (b *Bootstrap) wasComplete() (bool, error) {
-	_, err := os.Stat(b.path(completeFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("look whether this node has been up before: %w", err)
+// needed says why the cluster cannot spare this node, "" when it can.
+//
+// A voting member holds a copy of the metadata, which is lost with the
+// instance, and the group replaces all that report themselves unhealthy at
+// once. So if every node that has formed a cluster cannot mount, for a reason
+// they share, or cannot come up because a majority lost power together, giving
+// themselves away would destroy the filesystem. A member may go only when the
+// nodes that work are a quorum without it, and without whatever else fails.
+func (b *Bootstrap) needed(ctx context.Context) string {
+	hasData, err := b.hasEtcdData()
+	if err != nil {
+		return err.Error()
 	}
-	return true, nil
+	if !hasData {
+		return ""
+	}
+	members, keys, err := b.readCluster(ctx)
+	if err != nil {
+		return fmt.Sprintf("it may hold a copy of the metadata, and who else does cannot be read: %v", err)
+	}
+	return neededBy(members, registered(b.Settings.ClusterName, keys), b.self())
 }
 
-func (b *Bootstrap) complete() error {
-	if complete, err := b.wasComplete(); complete || err != nil {
+func neededBy(members []membership.Member, registered map[string]string, self membership.Instance) string {
+	voters, working, votes := 0, 0, false
+	for _, member := range members {
+		if member.Learner {
+			continue
+		}
+		voters++
+		if member.Of(self.ID, self.IP) {
+			votes = true
+			continue
+		}
+		for _, instanceID := range registered {
+			if member.Of(instanceID, "") {
+				working++
+				break
+			}
+		}
+	}
+	quorum := voters/2 + 1
+	if !votes || working >= quorum {
+		return ""
+	}
+	return fmt.Sprintf("it holds a copy of the metadata, and of the %d members only %d others work, with %d being the quorum", voters, working, quorum)
+}
+
+// readCluster reads the members and EtcFS's nodes through this node's etcd, or
+// through another's.
+func (b *Bootstrap) readCluster(ctx context.Context) ([]membership.Member, map[string]string, error) {
+	ips := []string{b.Node.PrivateIP}
+	instances, err := b.Group.Instances(ctx)
+	failures := []error{err}
+	for _, instance := range instances {
+		if instance.IP != b.Node.PrivateIP && instance.IP != "" {
+			ips = append(ips, instance.IP)
+		}
+	}
+	for _, ip := range ips {
+		members, err := b.Etcd.Members(ctx, []string{etcd.ClientURL(ip)})
+		if err == nil {
+			var keys map[string]string
+			if keys, err = b.Registry.Values(ctx, ip, membershipPrefix); err == nil {
+				return members, keys, nil
+			}
+		}
+		failures = append(failures, err)
+	}
+	return nil, nil, errors.Join(failures...)
+}
+
+// tryAgain starts the unit of later boots, which is repeated until it succeeds.
+// It waits for this run to end. Before configure there is no such unit.
+func (b *Bootstrap) tryAgain(ctx context.Context) error {
+	installed, err := b.Services.Installed(bootstrapService)
+	if err != nil || !installed {
 		return err
 	}
-	return b.writeFile(completeFile, b.Node.InstanceID+"\n", 0o644)
+	return b.Services.StartNoBlock(ctx, UnitBootstrap)
 }

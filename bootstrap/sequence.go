@@ -53,7 +53,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	if err := (phase.Runner{Logger: b.Logger}).Run(ctx, b.sequence()...); err != nil {
 		return b.failed(ctx, err)
 	}
-	return b.complete()
+	return nil
 }
 
 // RunPhase runs one phase by name, after identify, which every other phase

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
@@ -183,45 +184,87 @@ func (r *reports) ReportUnhealthy(_ context.Context, instanceID string) error {
 	return r.err
 }
 
+// working lists the nodes that are registered in EtcFS.
+type working []string
+
+func (w working) Values(_ context.Context, ip, _ string) (map[string]string, error) {
+	if w == nil {
+		return nil, errors.New(ip + " does not answer")
+	}
+	keys := map[string]string{}
+	for _, id := range w {
+		keys["demo-"+id] = "{}"
+	}
+	return keys, nil
+}
+
+// voters is an etcd cluster of these nodes.
+type voters struct {
+	Etcd
+	ids []string
+}
+
+func (v voters) Members(context.Context, []string) ([]membership.Member, error) {
+	var list []membership.Member
+	for i, id := range v.ids {
+		name, learner := strings.CutSuffix(id, " learns")
+		list = append(list, membership.Member{ID: uint64(i), Name: "demo-" + name, Learner: learner})
+	}
+	return list, nil
+}
+
+type nobody struct{}
+
+func (nobody) Instances(context.Context) ([]membership.Instance, error) { return nil, nil }
+
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	boom := &phase.Error{Phase: PhaseMount, Err: errors.New("boom")}
+	self, a, c, d := testInstance, nodeA, nodeB, nodeC
 	for name, test := range map[string]struct {
-		prepare func(*testing.T, *Bootstrap, *reports)
-		stopped bool
-		report  bool
-		want    string
+		prepare  func(*Bootstrap, *reports)
+		stopped  bool
+		members  []string // with etcd data on this node, when there are any
+		working  working
+		report   bool
+		tryAgain bool
+		want     string
 	}{
-		"the first boot": {report: true, want: "mount: boom"},
-		"the instance is to be kept": {
-			prepare: func(_ *testing.T, b *Bootstrap, _ *reports) { b.Settings.OnBootstrapFailure = settings.FailureKeep },
-			want:    "mount: boom",
-		},
-		"a node that has been up before": {
-			prepare: func(t *testing.T, b *Bootstrap, _ *reports) {
-				if err := b.complete(); err != nil {
-					t.Fatal(err)
-				}
-			},
-			want: "mount: boom",
-		},
-		"stopped by somebody": {stopped: true, want: "mount: boom"},
-		"an instance that does not know itself": {
-			prepare: func(_ *testing.T, b *Bootstrap, _ *reports) { b.Node = Node{} },
-			want:    "mount: boom",
-		},
-		"the report fails too": {
-			prepare: func(_ *testing.T, _ *Bootstrap, r *reports) { r.err = errors.New("denied") },
-			report:  true, want: "mount: boom\ndenied",
-		},
+		"before it has joined":          {report: true},
+		"the report fails too":          {prepare: func(_ *Bootstrap, r *reports) { r.err = errors.New("denied") }, report: true, want: "mount: boom\ndenied"},
+		"the instance is to be kept":    {prepare: func(b *Bootstrap, _ *reports) { b.Settings.OnBootstrapFailure = settings.FailureKeep }},
+		"stopped by somebody":           {stopped: true},
+		"it does not know itself":       {prepare: func(b *Bootstrap, _ *reports) { b.Node = Node{} }},
+		"the only member":               {members: []string{self}, working: working{}, tryAgain: true},
+		"one of two":                    {members: []string{self, a}, working: working{a}, tryAgain: true},
+		"one of three, two work":        {members: []string{self, a, c}, working: working{a, c}, report: true},
+		"one of three, one works":       {members: []string{self, a, c}, working: working{a}, tryAgain: true},
+		"one of three, none works":      {members: []string{self, a, c}, working: working{}, tryAgain: true},
+		"one of four, two work":         {members: []string{self, a, c, d}, working: working{a, c}, tryAgain: true},
+		"one of four, three work":       {members: []string{self, a, c, d}, working: working{a, c, d}, report: true},
+		"a learner":                     {members: []string{self + " learns", a}, working: working{a}, report: true},
+		"removed in the meantime":       {members: []string{a}, working: working{a}, report: true},
+		"the cluster does not answer":   {members: []string{self, a, c}, working: nil, tryAgain: true},
+		"it still counts as registered": {members: []string{self, a}, working: working{self}, tryAgain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, _ := newNode(t)
+			b, daemons := newNode(t)
 			var r reports
-			b.Health = &r
+			b.Health, b.Group = &r, nobody{}
+			b.Etcd, b.Registry = voters{ids: test.members}, test.working
+			daemons.onStart = func(string) systemd.State { return running }
+			if err := daemons.Install(t.Context(), bootstrapService); err != nil {
+				t.Fatal(err)
+			}
+			if test.members != nil {
+				put(t, b, settings.EtcdWALDir+"/0.wal", "", 0o600)
+			}
 			if test.prepare != nil {
-				test.prepare(t, b, &r)
+				test.prepare(b, &r)
+			}
+			if test.want == "" {
+				test.want = "mount: boom"
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -232,12 +275,11 @@ func TestFailure(t *testing.T) {
 			if err == nil || err.Error() != test.want || !errors.Is(err, boom) {
 				t.Errorf("got error %q, want %q with the cause in its chain", err, test.want)
 			}
-			want := []string{}
-			if test.report {
-				want = []string{testInstance}
+			if got := slices.Equal(r.instances, []string{testInstance}); got != test.report {
+				t.Errorf("reported unhealthy %v, want a report %t", r.instances, test.report)
 			}
-			if !slices.Equal(r.instances, want) {
-				t.Errorf("reported unhealthy %v, want %v", r.instances, want)
+			if got := slices.Equal(daemons.started, []string{UnitBootstrap}); got != test.tryAgain {
+				t.Errorf("started %v, want another try %t", daemons.started, test.tryAgain)
 			}
 		})
 	}

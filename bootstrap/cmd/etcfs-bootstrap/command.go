@@ -13,6 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
@@ -127,6 +128,9 @@ func (p *program) boot(ctx context.Context, call func(context.Context, *bootstra
 	if err != nil {
 		return err
 	}
+	cfg.Logger = logging.LoggerFunc(func(_ logging.Classification, format string, args ...any) {
+		logger.Warn("from the AWS SDK", "message", fmt.Sprintf(format, args...))
+	})
 	version, err := buildVersion()
 	if err != nil {
 		return err
