@@ -74,7 +74,7 @@ func (v View) withoutItem() Decision {
 		return wait("there is no seed item, but %s answers on etcd's ports", peer)
 	}
 	if elder, ok := v.silentElder(); ok {
-		return v.waitOrRefuse("there is no seed item, but %s runs for more than %s and does not answer: it may hold the cluster's metadata", elder, TakeoverAge)
+		return v.waitOrRefuse("there is no seed item, but %s runs for more than %s and does not answer: it may hold the cluster's metadata; terminate it if it does not", elder, TakeoverAge)
 	}
 	return Decision{Action: Claim, Write: v.claim(), Reason: "there is no seed item and no peer answers"}
 }
@@ -130,7 +130,7 @@ func (v View) withFormed() Decision {
 		return wait("the cluster has formed and %s answers without being healthy", peer)
 	}
 	if v.Recovery == settings.RecoveryReform {
-		return v.takeOverByAge()
+		return v.takeOverFromTheLost()
 	}
 	return v.waitOrRefuse("the cluster has formed, but none of its members answers (%d other instances pending or running)", len(v.Peers))
 }
@@ -147,8 +147,15 @@ func (v View) withUnknown() Decision {
 	if v.MemberSeen && v.Recovery != settings.RecoveryReform {
 		return v.waitOrRefuse("a member of the cluster answered earlier, but none does now")
 	}
+	return v.takeOverFromTheLost()
+}
+
+// takeOverFromTheLost takes the claim over where the item does not prove that
+// no cluster ever formed. A peer that runs for long and stays silent forbids
+// it, even with the user's word: it is terminated first.
+func (v View) takeOverFromTheLost() Decision {
 	if elder, ok := v.silentElder(); ok {
-		return v.waitOrRefuse("%s runs for more than %s and does not answer: it may hold the cluster's metadata", elder, TakeoverAge)
+		return v.waitOrRefuse("%s runs for more than %s and does not answer: it may hold the cluster's metadata; terminate it if it does not", elder, TakeoverAge)
 	}
 	return v.takeOverByAge()
 }
@@ -227,12 +234,8 @@ func (v View) answering() (Peer, bool) {
 
 // silentElder returns a peer that has had all the time of a takeover and stays
 // silent: it may hold the cluster's metadata behind a network that this node
-// cannot cross. Where the seed item does not prove that no cluster ever
-// formed, such a peer forbids to form one, unless the user accepts the loss.
+// cannot cross.
 func (v View) silentElder() (Peer, bool) {
-	if v.Recovery == settings.RecoveryReform {
-		return Peer{}, false
-	}
 	for _, peer := range v.Peers {
 		if peer.Node && peer.Health == Silent && v.Now.Sub(peer.Launched) > TakeoverAge {
 			return peer, true
