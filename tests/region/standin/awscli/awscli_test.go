@@ -1,0 +1,169 @@
+package awscli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	s3sdk "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/apitest"
+	"github.com/etcfs/pulumi-etcfs/tests/region/imds"
+	"github.com/etcfs/pulumi-etcfs/tests/region/s3"
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin/awscli"
+)
+
+// account is a region's front door with one object in one bucket.
+type account struct {
+	*apitest.Endpoint
+	health []api.Params // the calls of SetInstanceHealth
+}
+
+func newAccount(t *testing.T) *account {
+	t.Helper()
+	a := &account{}
+	a.Endpoint = apitest.New(t, s3.New(s3.Config{Region: apitest.Region}).Service(),
+		&api.Service{Name: "autoscaling", Protocol: api.Query, Operations: map[string]api.Operation{
+			"SetInstanceHealth": func(_ context.Context, c *api.Call) (any, error) {
+				a.health = append(a.health, c.Params)
+				if c.Params.Get("InstanceId") != "i-1" {
+					return nil, api.Errorf(http.StatusBadRequest, "ValidationError", "Instance Id not found - No managed instance found for instance ID: %s", c.Params.Get("InstanceId"))
+				}
+				return nil, c.AuthorizeOn()
+			},
+		}},
+		&api.Service{Name: "sts", Protocol: api.Query, Operations: map[string]api.Operation{
+			"GetCallerIdentity": func(_ context.Context, c *api.Call) (any, error) {
+				return struct{ Arn string }{c.Principal.ARN}, c.Authorize()
+			},
+		}},
+	)
+	client := s3sdk.NewFromConfig(a.Config())
+	if _, err := client.CreateBucket(t.Context(), &s3sdk.CreateBucketInput{
+		Bucket: aws.String("bucket"), CreateBucketConfiguration: &types.CreateBucketConfiguration{LocationConstraint: apitest.Region},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.PutObject(t.Context(), &s3sdk.PutObjectInput{Bucket: aws.String("bucket"), Key: aws.String("a/key"), Body: strings.NewReader("content")}); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"AWS_ENDPOINT_URL": a.URL, "AWS_REGION": apitest.Region, "AWS_MAX_ATTEMPTS": "1",
+		"AWS_ACCESS_KEY_ID": "AKIDTEST", "AWS_SECRET_ACCESS_KEY": "secret", "HOME": t.TempDir(),
+	} {
+		t.Setenv(name, value)
+	}
+	return a
+}
+
+// run runs a command line of words.
+func run(t *testing.T, words ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	status = awscli.Main(words, &out, &err)
+	return status, out.String(), err.String()
+}
+
+func TestCopyFromS3(t *testing.T) {
+	a := newAccount(t)
+	file := filepath.Join(t.TempDir(), "file")
+	for _, test := range []struct {
+		name   string
+		words  []string
+		deny   string
+		status int
+		stderr string
+	}{
+		{"there", []string{"s3", "cp", "--only-show-errors", "--region", "eu-west-1", "s3://bucket/a/key", file}, "", 0, ""},
+		{"no such key", []string{"s3", "cp", "s3://bucket/none", file}, "", 1,
+			`fatal error: An error occurred (404) when calling the HeadObject operation: Key "none" does not exist`},
+		{"not allowed", []string{"s3", "cp", "s3://bucket/a/key", file}, "s3:GetObject", 1,
+			"fatal error: An error occurred (403) when calling the HeadObject operation: Forbidden"},
+		{"no folder for it", []string{"s3", "cp", "s3://bucket/a/key", filepath.Join(file, "no", "folder")}, "", 1, "download failed: s3://bucket/a/key"},
+		{"the other way", []string{"s3", "cp", file, "s3://bucket/a/key"}, "", 252, "copies from s3://BUCKET/KEY to a file"},
+		{"no file", []string{"s3", "cp", "s3://bucket/a/key"}, "", 252, "takes 2 arguments"},
+		{"by API", []string{"s3api", "get-object", "--bucket", "bucket", "--key", "a/key", file}, "", 0, ""},
+		{"by API, no such key", []string{"s3api", "get-object", "--bucket", "bucket", "--key", "none", file}, "", 254,
+			"An error occurred (NoSuchKey) when calling the GetObject operation"},
+		{"by API, no key", []string{"s3api", "get-object", "--bucket", "bucket", file}, "", 252, "the following arguments are required: --key"},
+		{"no such command", []string{"s3", "ls"}, "", 252, "Invalid choice"},
+		{"no such flag", []string{"s3", "cp", "--recursive", "s3://bucket/a/key", file}, "", 252, "unknown flag"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a.Deny(test.deny)
+			_ = os.Remove(file) // of the case before
+			status, _, stderr := run(t, test.words...)
+			if status != test.status || !strings.Contains(stderr, test.stderr) || (stderr == "") != (test.stderr == "") {
+				t.Errorf("status %d, %q, want %d, %q", status, stderr, test.status, test.stderr)
+			}
+			if got, err := os.ReadFile(file); test.status == 0 && (err != nil || string(got) != "content") {
+				t.Errorf("the file reads %q, %v, want %q", got, err, "content")
+			} else if test.status != 0 && err == nil {
+				t.Errorf("there is a file after all: %q", got)
+			}
+		})
+	}
+}
+
+func TestSetInstanceHealth(t *testing.T) {
+	a := newAccount(t)
+	status, stdout, stderr := run(t, "autoscaling", "set-instance-health", "--instance-id", "i-1", "--health-status", "Unhealthy", "--no-should-respect-grace-period", "--region", "eu-west-1")
+	if status != 0 || stdout+stderr != "" {
+		t.Errorf("status %d, %q %q", status, stdout, stderr)
+	}
+	if got, want := a.health[0].Get("ShouldRespectGracePeriod"), "false"; got != want {
+		t.Errorf("ShouldRespectGracePeriod is %q, want %q", got, want)
+	}
+	if got, want := a.health[0].Get("HealthStatus"), "Unhealthy"; got != want {
+		t.Errorf("HealthStatus is %q, want %q", got, want)
+	}
+	status, _, stderr = run(t, "autoscaling", "set-instance-health", "--instance-id=i-2", "--health-status=Unhealthy")
+	if want := "An error occurred (ValidationError) when calling the SetInstanceHealth operation: Instance Id not found"; status != 254 || !strings.Contains(stderr, want) {
+		t.Errorf("status %d, %q, want 254, %q", status, stderr, want)
+	}
+	if got, want := a.health[1].Get("ShouldRespectGracePeriod"), "true"; got != want {
+		t.Errorf("by default ShouldRespectGracePeriod is %q, want %q", got, want)
+	}
+}
+
+// On a node the credentials come from the metadata service.
+func TestCredentialsOfTheInstance(t *testing.T) {
+	newAccount(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	instance := &imds.Instance{InstanceID: "i-1", RoleName: "node", Credentials: func() (imds.Credentials, error) {
+		return imds.Credentials{AccessKeyID: "ASIATEST", SecretAccessKey: "secret", Token: "token", Expiration: time.Now().Add(time.Hour)}, nil
+	}}
+	metadata := httptest.NewServer(imds.For(instance))
+	t.Cleanup(metadata.Close)
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.URL)
+	status, stdout, stderr := run(t, "sts", "get-caller-identity", "--output", "json")
+	var identity struct{ Arn string }
+	if err := json.NewDecoder(strings.NewReader(stdout)).Decode(&identity); status != 0 || err != nil && err != io.EOF {
+		t.Fatalf("status %d, %q, %q, %v", status, stdout, stderr, err)
+	}
+	if want := "arn:aws:sts::123456789012:assumed-role/tester/session"; identity.Arn != want {
+		t.Errorf("got %q, want %q", identity.Arn, want)
+	}
+
+	instance.RoleName = ""
+	status, _, stderr = run(t, "sts", "get-caller-identity")
+	if want := "Unable to locate credentials"; status != 253 || !strings.Contains(stderr, want) {
+		t.Errorf("without a role: status %d, %q, want 253, %q", status, stderr, want)
+	}
+	status, _, stderr = run(t, "s3", "cp", "s3://bucket/a/key", filepath.Join(t.TempDir(), "file"))
+	if want := "fatal error: Unable to locate credentials"; status != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("without a role: status %d, %q, want 1, %q", status, stderr, want)
+	}
+}
