@@ -19,20 +19,22 @@ import (
 
 // steps is the tour.
 var steps = []step{
-	{"start a region in a box", (*tour).startRegion},
-	{"compile examples/go and create a stack of it", (*tour).createStack},
-	{"pulumi up", (*tour).up},
-	{"three nodes boot and form a cluster", form(3)},
-	{"scale out to five nodes", scale(5)},
-	{"scale in to three nodes: lifecycle hook, rule, function, Run Command on a survivor", scaleIn(3)},
-	{"kill the leader: the group replaces it, and the dead member goes", (*tour).killLeader},
-	{"pulumi up again changes nothing", (*tour).upAgain},
-	{"pulumi destroy", (*tour).destroy},
+	{"start a region in a box", (*tour).startRegion, 0},
+	{"create a stack of examples/go", (*tour).createStack, 0},
+	{"pulumi up", (*tour).up, 5 * time.Second},
+	{"three nodes form a cluster", form(3), 0},
+	{"scale out to five nodes", scale(5), 0},
+	{"scale in to three nodes", scaleIn(3), 0},
+	{"lose the leader", (*tour).killLeader, 0},
+	{"pulumi up again: no changes", (*tour).upAgain, 0},
+	{"pulumi destroy", (*tour).destroy, 0},
 }
 
 type step struct {
 	title string
 	run   func(*tour, context.Context) error
+	// target is how long it should take at most, 0 where that does not matter.
+	target time.Duration
 }
 
 func main() {
@@ -74,9 +76,9 @@ func run(ctx context.Context, terminal *terminal) (err error) {
 			t.explain(context.WithoutCancel(ctx), err)
 			return fmt.Errorf("step %d, %s: %w", i+1, s.title, err)
 		}
-		t.took(s.title, time.Since(began))
+		t.took(fmt.Sprintf("%d %s", i+1, s.title), time.Since(began), s.target)
 	}
-	t.took("all of it", time.Since(start))
+	t.took("all of it", time.Since(start), 0)
 	terminal.Durations(t.durations)
 	return nil
 }

@@ -36,8 +36,6 @@ func (t *tour) startRegion(ctx context.Context) error {
 	return nil
 }
 
-// createStack compiles the program once before it is timed: the language host
-// compiles it again at each command, from the build cache.
 func (t *tour) createStack(ctx context.Context) error {
 	program := filepath.Join(t.root, "examples", "go")
 	t.terminal.Status("compiling " + program)
@@ -47,17 +45,14 @@ func (t *tour) createStack(ctx context.Context) error {
 		Program:     program,
 		Replace:     map[string]string{"github.com/etcfs/pulumi-etcfs/sdk": filepath.Join(t.root, "sdk")},
 		Tools:       t.tools,
-		Plugins:     []string{filepath.Join(t.root, "bin"), filepath.Join(t.root, "bin", "region")},
+		Plugins:     map[string]string{"etcfs": filepath.Join(t.root, "bin"), "aws": filepath.Join(t.root, "bin", "region")},
 		Environment: t.region.Environment(),
 		Output:      t.pulumiOutput(),
 	})
 	if err != nil {
 		return err
 	}
-	if err := t.stack.Set(ctx, "releasesUrl", t.region.ReleasesURL()); err != nil {
-		return err
-	}
-	return t.stack.Compile(ctx)
+	return t.stack.Set(ctx, "releasesUrl", t.region.ReleasesURL())
 }
 
 // pulumiOutput shows what Pulumi has done; what it is about to do is a status.
@@ -74,10 +69,10 @@ func (t *tour) pulumiOutput() io.Writer {
 	}}
 }
 
-func (t *tour) up(ctx context.Context) error {
-	if err := t.stack.Up(ctx); err != nil {
-		return err
-	}
+func (t *tour) up(ctx context.Context) error { return t.stack.Up(ctx) }
+
+// open finds the cluster by the stack's outputs.
+func (t *tour) open(ctx context.Context) error {
 	outputs, err := t.stack.Outputs(ctx)
 	if err != nil {
 		return err
@@ -102,7 +97,7 @@ func (t *tour) settle(ctx context.Context, expectation scenario.Expectation) err
 
 // Look shows what has changed since the last look, and what is missing.
 func (t *tour) Look(e scenario.Expectation, v scenario.View, missing string, elapsed time.Duration) {
-	for _, change := range scenario.Changes(t.view, v) {
+	for _, change := range t.chronicle.Tell(v) {
 		t.terminal.Printf("   %5.1f s  %s\n", elapsed.Seconds(), change)
 	}
 	t.view = v
@@ -111,8 +106,24 @@ func (t *tour) Look(e scenario.Expectation, v scenario.View, missing string, ela
 	}
 }
 
+// form waits for the first nodes, which boot since "pulumi up" made their group.
 func form(nodes int) func(*tour, context.Context) error {
-	return func(t *tour, ctx context.Context) error { return t.settle(ctx, scenario.Settled(nodes)) }
+	return func(t *tour, ctx context.Context) error {
+		if err := t.open(ctx); err != nil {
+			return err
+		}
+		if err := t.settle(ctx, scenario.Settled(nodes)); err != nil {
+			return err
+		}
+		launched := time.Now()
+		for _, n := range t.view.Nodes {
+			if n.Launched.Before(launched) {
+				launched = n.Launched
+			}
+		}
+		t.took("  from launch to the last mount", time.Since(launched), 30*time.Second)
+		return nil
+	}
 }
 
 func scale(nodes int) func(*tour, context.Context) error {
@@ -132,6 +143,7 @@ func scaleIn(nodes int) func(*tour, context.Context) error {
 		if err := scale(nodes)(t, ctx); err != nil {
 			return err
 		}
+		t.terminal.Printf("   lifecycle hook, rule and function ran a command on a survivor for each:\n")
 		leaves, err := t.cluster.Leaves(ctx)
 		if err != nil {
 			return err
@@ -171,7 +183,7 @@ func (t *tour) killLeader(ctx context.Context) error {
 func (t *tour) upAgain(ctx context.Context) error { return t.stack.Up(ctx, "--expect-no-changes") }
 
 func (t *tour) destroy(ctx context.Context) error {
-	if err := t.stack.Destroy(ctx); err != nil {
+	if err := t.stack.Destroy(ctx, "--remove"); err != nil {
 		return err
 	}
 	left, err := t.cluster.Instances(ctx)

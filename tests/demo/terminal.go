@@ -141,7 +141,11 @@ func (t *terminal) Durations(durations []duration) {
 	t.Printf("\n")
 	var rows [][]string
 	for _, d := range durations {
-		rows = append(rows, []string{d.what, fmt.Sprintf("%6.1f s", d.took.Seconds()), d.target})
+		row := []string{d.what, fmt.Sprintf("%5.1f s", d.took.Seconds())}
+		if d.target > 0 {
+			row = append(row, fmt.Sprintf("target: under %s", d.target))
+		}
+		rows = append(rows, row)
 	}
 	t.table(rows)
 }
@@ -152,7 +156,7 @@ func (t *terminal) table(rows [][]string) {
 	for _, row := range rows {
 		fmt.Fprintln(writer, "   "+strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	writer.Flush() //nolint:errcheck // a strings.Builder takes everything
+	writer.Flush()
 	for line := range strings.Lines(text.String()) {
 		t.Printf("%s\n", strings.TrimRight(line, " \n"))
 	}

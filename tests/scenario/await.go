@@ -47,6 +47,9 @@ func Settled(nodes int) Expectation {
 		if total := len(v.Nodes); total != nodes {
 			missing = append(missing, fmt.Sprintf("%d of %d instances", total, nodes))
 		}
+		if !v.Serving {
+			return strings.Join(append(missing, "etcd does not serve"), ", ")
+		}
 		if voters != nodes {
 			missing = append(missing, fmt.Sprintf("%d of %d voters", voters, nodes))
 		}

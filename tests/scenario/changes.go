@@ -5,30 +5,52 @@ import (
 	"slices"
 )
 
-// Changes tells in a sentence each what happened between two views.
-func Changes(before, after View) []string {
+// Chronicle tells what happens to a cluster, from one view to the next. The
+// zero value has seen nothing yet.
+type Chronicle struct{ last View }
+
+// Tell says in a sentence each what has changed since the view before. While
+// etcd does not serve, its members count as unchanged.
+func (c *Chronicle) Tell(v View) []string {
 	var changes []string
-	was := byID(before.Nodes)
-	for _, n := range after.Nodes {
-		changes = append(changes, nodeChanges(was[n.InstanceID], n)...)
+	before, is := byID(c.last.Nodes), byID(v.Nodes)
+	if c.last.Serving && !v.Serving {
+		changes = append(changes, "etcd does not serve")
 	}
-	is := byID(after.Nodes)
-	for _, n := range before.Nodes {
+	if !v.Serving {
+		v = carry(c.last, v)
+	}
+	for _, n := range v.Nodes {
+		changes = append(changes, nodeChanges(before[n.InstanceID], n)...)
+	}
+	for _, n := range c.last.Nodes {
 		if _, still := is[n.InstanceID]; !still {
 			changes = append(changes, n.InstanceID+" left the group")
 		}
 	}
-	for _, name := range after.Strays {
-		if !slices.Contains(before.Strays, name) {
+	for _, name := range v.Strays {
+		if !slices.Contains(c.last.Strays, name) {
 			changes = append(changes, "etcd member "+name+" has no instance")
 		}
 	}
-	for _, name := range before.Strays {
-		if !slices.Contains(after.Strays, name) {
-			changes = append(changes, "etcd member "+name+" was removed")
+	for _, name := range c.last.Strays {
+		if !slices.Contains(v.Strays, name) {
+			changes = append(changes, "etcd member "+name+" is gone")
 		}
 	}
+	c.last = v
 	return changes
+}
+
+// carry takes over into a view what the one before knew of the members.
+func carry(before, v View) View {
+	known := byID(before.Nodes)
+	v.Nodes = slices.Clone(v.Nodes)
+	for i, n := range v.Nodes {
+		v.Nodes[i].Member = known[n.InstanceID].Member
+	}
+	v.Strays = before.Strays
+	return v
 }
 
 func nodeChanges(was, is Node) []string {

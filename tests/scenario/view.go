@@ -33,6 +33,9 @@ import (
 type View struct {
 	// Nodes are the instances of the group, by address.
 	Nodes []Node
+	// Serving says that etcd told its members; no node's member is known, and no
+	// stray, when it did not.
+	Serving bool
 	// Strays are the etcd members that belong to none of the nodes, each by its
 	// name, or by its address while it has none.
 	Strays []string
@@ -43,6 +46,8 @@ type Node struct {
 	InstanceID string
 	// Address is the private address, "" until it has one.
 	Address string
+	// Launched is when the instance was launched.
+	Launched time.Time
 	// GroupState is the lifecycle state in the group, such as InService or
 	// Terminating:Wait.
 	GroupState string
@@ -153,7 +158,8 @@ func (c *Cluster) nodes(ctx context.Context) ([]Node, error) {
 		}
 		for _, reservation := range page.Reservations {
 			for _, instance := range reservation.Instances {
-				nodes[aws.ToString(instance.InstanceId)].Address = aws.ToString(instance.PrivateIpAddress)
+				node := nodes[aws.ToString(instance.InstanceId)]
+				node.Address, node.Launched = aws.ToString(instance.PrivateIpAddress), aws.ToTime(instance.LaunchTime)
 			}
 		}
 	}
@@ -209,7 +215,7 @@ func membersOf(ctx context.Context, nodes []Node) (members []*etcdserverpb.Membe
 
 // assign gives each member to its node.
 func assign(nodes []Node, members []*etcdserverpb.Member, leader uint64) View {
-	view := View{Nodes: nodes}
+	view := View{Nodes: nodes, Serving: len(members) > 0}
 	for _, member := range members {
 		i := slices.IndexFunc(nodes, func(n Node) bool { return owns(n, member) })
 		if i < 0 {

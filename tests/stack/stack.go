@@ -10,11 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/encoding"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 )
 
 // Name is the name of the one stack in a folder.
@@ -32,8 +36,9 @@ type Config struct {
 	Replace map[string]string
 	// Tools is the folder of the CLI and its language hosts.
 	Tools string
-	// Plugins are the folders that hold the resource plugins.
-	Plugins []string
+	// Plugins are the resource plugins that are taken in place of installed
+	// ones: provider's name to the folder that holds the binary.
+	Plugins map[string]string
 	// Environment is added to the process's own: NAME=value.
 	Environment []string
 	// Output receives what the CLI tells its user.
@@ -48,7 +53,7 @@ type Stack struct {
 	output      io.Writer
 }
 
-// New copies the program and creates its stack.
+// New copies the program, compiles it if it is in Go, and creates its stack.
 func New(ctx context.Context, c Config) (*Stack, error) {
 	program, state := filepath.Join(c.Folder, "program"), filepath.Join(c.Folder, "state")
 	if err := os.Mkdir(state, 0o755); err != nil {
@@ -57,13 +62,12 @@ func New(ctx context.Context, c Config) (*Stack, error) {
 	if err := os.CopyFS(program, os.DirFS(c.Program)); err != nil {
 		return nil, fmt.Errorf("copy the program: %w", err)
 	}
-	path := slices.Concat([]string{c.Tools}, c.Plugins, []string{os.Getenv("PATH")})
 	s := &Stack{
 		program: program,
 		pulumi:  filepath.Join(c.Tools, "pulumi"),
 		output:  c.Output,
 		environment: slices.Concat(os.Environ(), []string{
-			"PATH=" + strings.Join(path, string(os.PathListSeparator)),
+			"PATH=" + c.Tools + string(os.PathListSeparator) + os.Getenv("PATH"),
 			"PULUMI_BACKEND_URL=file://" + state,
 			"PULUMI_HOME=" + filepath.Join(c.Folder, "home"),
 			"PULUMI_CONFIG_PASSPHRASE=test",
@@ -72,10 +76,8 @@ func New(ctx context.Context, c Config) (*Stack, error) {
 			"PULUMI_SKIP_CONFIRMATIONS=true",
 		}, c.Environment),
 	}
-	for module, folder := range c.Replace {
-		if err := s.run(ctx, io.Discard, "go", "mod", "edit", "-replace="+module+"="+folder); err != nil {
-			return nil, fmt.Errorf("replace module %s: %w", module, err)
-		}
+	if err := s.prepare(ctx, c); err != nil {
+		return nil, err
 	}
 	if err := s.Pulumi(ctx, io.Discard, "stack", "init", Name); err != nil {
 		return nil, err
@@ -83,10 +85,44 @@ func New(ctx context.Context, c Config) (*Stack, error) {
 	return s, nil
 }
 
-// Compile compiles a Go program into the build cache, so that the commands
-// after it need not.
-func (s *Stack) Compile(ctx context.Context) error {
-	if err := s.run(ctx, io.Discard, "go", "build", "-o", os.DevNull, "."); err != nil {
+// binary is what a Go program is compiled to.
+const binary = "compiled-program"
+
+// prepare writes into the project what holds for this stack only: where its
+// plugins are, and that the program is compiled already.
+func (s *Stack) prepare(ctx context.Context, c Config) error {
+	path := filepath.Join(s.program, "Pulumi.yaml")
+	project, err := workspace.LoadProject(path)
+	if err != nil {
+		return fmt.Errorf("read the project: %w", err)
+	}
+	project.Plugins = &workspace.Plugins{}
+	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
+		project.Plugins.Providers = append(project.Plugins.Providers, workspace.PluginOptions{Name: name, Path: c.Plugins[name]})
+	}
+	if project.Runtime.Name() == "go" {
+		if err := s.compile(ctx, c.Replace); err != nil {
+			return err
+		}
+		project.Runtime.SetOption("binary", binary)
+	}
+	content, err := encoding.YAML.Marshal(project)
+	if err != nil {
+		return fmt.Errorf("encode the project: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return fmt.Errorf("write the project: %w", err)
+	}
+	return nil
+}
+
+func (s *Stack) compile(ctx context.Context, replace map[string]string) error {
+	for module, folder := range replace {
+		if err := s.run(ctx, io.Discard, "go", "mod", "edit", "-replace="+module+"="+folder); err != nil {
+			return fmt.Errorf("replace module %s: %w", module, err)
+		}
+	}
+	if err := s.run(ctx, io.Discard, "go", "build", "-o", binary, "."); err != nil {
 		return fmt.Errorf("compile the program: %w", err)
 	}
 	return nil
@@ -130,7 +166,7 @@ func (s *Stack) Outputs(ctx context.Context) (map[string]any, error) {
 func (s *Stack) Pulumi(ctx context.Context, stdout io.Writer, arguments ...string) error {
 	arguments = append(arguments, "--non-interactive", "--color=never")
 	if slices.Contains([]string{"up", "destroy", "refresh"}, arguments[0]) {
-		arguments = append(arguments, "--yes", "--suppress-permalink")
+		arguments = append(arguments, "--yes", "--suppress-permalink=true")
 	}
 	if err := s.run(ctx, stdout, s.pulumi, arguments...); err != nil {
 		return fmt.Errorf("pulumi %s: %w", arguments[0], err)
