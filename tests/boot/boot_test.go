@@ -252,6 +252,21 @@ func (w *world) healthy(instanceID string) {
 	}
 }
 
+func TestKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// Each try comes further than the one before, so the kills fall into every
+	// phase; what runs below the bootstrap (dnf, say) is left to itself.
+	w.launch(3, `for limit in 0.05 0.1 0.2 0.3 0.5 0.8 1.2 2 3; do
+	timeout -s KILL $limit $ETCFS_ROOT/usr/local/bin/etcfs-bootstrap run || true
+done`)
+	v := w.settle(3)
+	w.healthy(v.Nodes[0].InstanceID)
+	if launched := len(w.EC2.Instances()); launched != 3 {
+		t.Errorf("%d instances were launched, want 3", launched)
+	}
+}
+
 // breaking is user data that keeps etcfuse from starting on the first machine
 // that finds the folder and can remove it.
 func breaking(folder string) string {
