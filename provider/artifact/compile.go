@@ -40,7 +40,9 @@ const linkFlags = "-s -w"
 // leaves them in the folder output. The programs of the two packages are built
 // by one command each, so that a failure names its own.
 func Compile(ctx context.Context, source, output string) error {
-	if err := build(ctx, source, filepath.Join(output, BootstrapName), "./bootstrap/cmd/etcfs-bootstrap"); err != nil {
+	// gRPC's tracing pages bring in html/template, which keeps every method of
+	// every AWS client in the binary: three times the size.
+	if err := build(ctx, source, filepath.Join(output, BootstrapName), "-tags=grpcnotrace", "./bootstrap/cmd/etcfs-bootstrap"); err != nil {
 		return err
 	}
 	temporary, err := os.MkdirTemp(output, ".function-")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -87,6 +88,11 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 		err = errors.Join(err, r.Close(closing))
 	}()
 	for _, variable := range r.Environment() {
+		// The AWS CLI looks for a profile with an empty name if one is set.
+		if name, value, _ := strings.Cut(variable, "="); value == "" {
+			_, _ = fmt.Fprintf(stdout, "unset %s\n", name)
+			continue
+		}
 		_, _ = fmt.Fprintf(stdout, "export %s\n", variable)
 	}
 	_, _ = fmt.Fprintf(stdout, "# releases of EtcFS and etcd, for `pulumi config set releasesUrl`: %s\n", r.ReleasesURL())
