@@ -165,8 +165,7 @@ func (s *Service) applyTemplate(g *group, in settings) error {
 
 // message is an error's own words, without its code.
 func message(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e.Message
 	}
 	return err.Error()

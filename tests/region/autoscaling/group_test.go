@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -371,7 +372,7 @@ func TestGroupsAreSelectedAndPaged(t *testing.T) {
 		for i := range 5 {
 			w.createGroup(0, func(in *sdk.CreateAutoScalingGroupInput) {
 				in.AutoScalingGroupName = aws.String(fmt.Sprintf("group-%d", i))
-				in.Tags = []types.Tag{{Key: aws.String("Odd"), Value: aws.String(fmt.Sprint(i%2 == 1)), PropagateAtLaunch: aws.Bool(true)}}
+				in.Tags = []types.Tag{{Key: aws.String("Odd"), Value: aws.String(strconv.FormatBool(i%2 == 1)), PropagateAtLaunch: aws.Bool(true)}}
 			})
 		}
 		list := func(filters ...types.Filter) []string {

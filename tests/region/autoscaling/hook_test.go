@@ -20,8 +20,10 @@ const (
 
 // detail is the detail of a lifecycle action's event, as it is on the wire.
 type detail struct {
-	LifecycleActionToken, AutoScalingGroupName, LifecycleHookName, EC2InstanceId string //nolint:revive // the event's own names
-	LifecycleTransition, NotificationMetadata, Origin, Destination               string
+	LifecycleActionToken, AutoScalingGroupName, LifecycleHookName string
+	InstanceID                                                    string `json:"EC2InstanceId"`
+	LifecycleTransition, NotificationMetadata                     string
+	Origin, Destination                                           string
 }
 
 // lastAction is the last lifecycle action of a kind.
@@ -70,7 +72,7 @@ func TestTerminatingHookHoldsTheInstance(t *testing.T) {
 		w.wantStates("Terminating:Wait")
 		got := w.lastAction(terminateAction)
 		want := detail{
-			LifecycleActionToken: got.LifecycleActionToken, AutoScalingGroupName: groupName, LifecycleHookName: "hook", EC2InstanceId: id,
+			LifecycleActionToken: got.LifecycleActionToken, AutoScalingGroupName: groupName, LifecycleHookName: "hook", InstanceID: id,
 			LifecycleTransition: terminatingTransition, NotificationMetadata: "meta", Origin: "AutoScalingGroup", Destination: "EC2",
 		}
 		if got != want || len(got.LifecycleActionToken) != 36 {
@@ -131,7 +133,7 @@ func TestHeartbeatsDoNotOutlastTheGlobalTimeout(t *testing.T) {
 				break
 			}
 			_, err := w.client.RecordLifecycleActionHeartbeat(w.Context(), &sdk.RecordLifecycleActionHeartbeatInput{
-				AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("hook"), InstanceId: aws.String(action.EC2InstanceId),
+				AutoScalingGroupName: aws.String(groupName), LifecycleHookName: aws.String("hook"), InstanceId: aws.String(action.InstanceID),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +156,7 @@ func TestLaunchingHook(t *testing.T) {
 				w.putHook(launchingTransition, 60, "ABANDON")
 				w.setDesired(1)
 				w.wantStates("Pending:Wait")
-				first := w.lastAction("EC2 Instance-launch Lifecycle Action").EC2InstanceId
+				first := w.lastAction("EC2 Instance-launch Lifecycle Action").InstanceID
 				if err := w.complete(result, byInstance(first)); err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +167,7 @@ func TestLaunchingHook(t *testing.T) {
 				w.wantStates()
 				<-time.After(5 * time.Second) // the group tries again after a moment
 				w.wantStates("Pending:Wait")
-				if second := w.lastAction("EC2 Instance-launch Lifecycle Action").EC2InstanceId; second == first {
+				if second := w.lastAction("EC2 Instance-launch Lifecycle Action").InstanceID; second == first {
 					t.Error("no other instance was launched")
 				}
 				<-time.After(time.Minute) // and this one times out
@@ -198,8 +200,8 @@ func TestInstanceThatDiedPassesTheHookAndIsReplaced(t *testing.T) {
 				die(w, id)
 				w.wantStates("InService", "Terminating:Wait")
 				action := w.lastAction(terminateAction)
-				if action.EC2InstanceId != id {
-					t.Errorf("got an action for %s, want %s", action.EC2InstanceId, id)
+				if action.InstanceID != id {
+					t.Errorf("got an action for %s, want %s", action.InstanceID, id)
 				}
 				if err := w.complete("CONTINUE", byToken(action.LifecycleActionToken)); err != nil {
 					t.Fatal(err)

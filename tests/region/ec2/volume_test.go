@@ -288,13 +288,12 @@ func TestClientTokenMakesOneVolume(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		token := func(in *sdk.CreateVolumeInput) { in.ClientToken = aws.String("once") }
-		one, two := w.newVolume(), "" // this one has a token of its own
-		first := w.newVolume(token)
+		other, first := w.newVolume(), w.newVolume(token) // the other one has a token of its own
 		out := do[*sdk.CreateVolumeOutput](w)(w.client.CreateVolume(w.Context(), &sdk.CreateVolumeInput{
 			AvailabilityZone: aws.String(zoneA), VolumeType: types.VolumeTypeIo2, Size: aws.Int32(4), Iops: aws.Int32(100), ClientToken: aws.String("once"),
 		}))
-		if two = *out.VolumeId; two != first || two == one {
-			t.Errorf("got volume %s for the same token, want %s", two, first)
+		if again := *out.VolumeId; again != first || again == other {
+			t.Errorf("got volume %s for the same token, want %s", again, first)
 		}
 	})
 }

@@ -11,6 +11,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -124,7 +125,7 @@ func (n *node) fill(name string, into reflect.Value) error {
 		panic(fmt.Sprintf("query: field %s has a type that parameters cannot fill: %s", name, into.Type()))
 	}
 	if len(n.children) > 0 {
-		return bad(fmt.Errorf("it has parameters below it"))
+		return bad(errors.New("it has parameters below it"))
 	}
 	return nil
 }
