@@ -38,9 +38,10 @@ type step struct {
 }
 
 func main() {
-	// A pipe that is closed ends the tour too, with everything cleaned up.
+	// Whatever ends the tour, a closed pipe included, everything is cleaned up;
+	// that is a matter of seconds, so a second Ctrl-C does not cut it short.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	defer stop()
 	terminal := newTerminal(os.Stdout)
 	if err := run(ctx, terminal); err != nil {
 		terminal.Printf("\ndemo: %v\n", err)
