@@ -56,7 +56,10 @@ type Config struct {
 	// WorkDir holds everything that the region writes. It must exist and be
 	// empty; the region does not remove it.
 	WorkDir string
-	// Standin is the stand-in program (standin/cmd/standin) that machines find
+	// Computers are what instances run on, instead of processes. The region
+	// serves at their gateway, and closes them when it ends.
+	Computers Computers
+	// Standin is the stand-in program (standin/cmd/standin) that processes find
 	// in place of the system's own commands.
 	Standin string
 	// Tools is the folder of the etcd and etcdctl binaries that are released
@@ -75,9 +78,9 @@ type Config struct {
 	// is empty.
 	EtcdTag string
 
-	// AgentDelay is how long after its boot a machine's SSM agent registers.
+	// AgentDelay is how long after its boot a process's SSM agent registers.
 	AgentDelay time.Duration
-	// InstanceStore gives every machine a local NVMe disk besides its volumes.
+	// InstanceStore gives every process a local NVMe disk besides its volumes.
 	InstanceStore bool
 	// InvocationLag is how long the invocation of a command does not exist yet
 	// after the command was sent.
@@ -91,6 +94,16 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Computers are a kind of machines for a region's instances.
+type Computers interface {
+	ec2.Machines
+	// Gateway is the address that the machines reach their region at. It can be
+	// listened on before there is any machine.
+	Gateway() string
+	// Close ends every machine and refuses new ones.
+	Close() error
+}
+
 // Region is a region that runs.
 type Region struct {
 	IAM         *iam.Service
@@ -102,13 +115,14 @@ type Region struct {
 	Events      *events.Bus
 	Lambda      *lambda.Functions
 	Logs        *logs.Logs
-	// Machines are the instances' computers.
+	// Machines are the instances' computers, nil with Config.Computers.
 	Machines *process.Machines
 	// Releases serves releases of EtcFS and etcd.
 	Releases *release.Server
 
 	config   Config
-	network  *process.Network
+	network  *process.Network // nil with Config.Computers
+	gateway  string
 	server   *api.Server
 	endpoint *http.Server
 	mirror   *http.Server
@@ -137,8 +151,13 @@ func New(ctx context.Context, config Config) (_ *Region, err error) {
 			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if r.network, err = process.Reserve(); err != nil {
-		return nil, fmt.Errorf("reserve a loopback subnet: %w", err)
+	if config.Computers != nil {
+		r.gateway = config.Computers.Gateway()
+	} else {
+		if r.network, err = process.Reserve(); err != nil {
+			return nil, fmt.Errorf("reserve a loopback subnet: %w", err)
+		}
+		r.gateway = r.network.Gateway()
 	}
 	if err := r.publish(); err != nil {
 		return nil, err
@@ -190,19 +209,16 @@ func (r *Region) openServices() error {
 	r.S3 = s3.New(s3.Config{Region: name})
 	r.Logs = logs.New(logs.Config{Account: account, Region: name})
 	r.Lambda = lambda.New(lambda.Config{
-		Account: account, Region: name, Directory: functions, Address: r.network.Gateway(), Endpoint: r.Endpoint(),
+		Account: account, Region: name, Directory: functions, Address: r.gateway, Endpoint: r.Endpoint(),
 		Roles: r.IAM, Authorizer: r.IAM, Logs: r.Logs, RetryIntervals: r.config.RetryIntervals, Logger: logger,
 	})
 	r.Events = events.New(events.Config{Account: account, Region: name, Functions: r.Lambda, Logger: logger})
-	r.Machines, err = process.New(process.Config{
-		Network: r.network, WorkDir: filepath.Join(r.config.WorkDir, "machines"), Standin: r.config.Standin, Endpoint: r.Endpoint(),
-		AgentDelay: r.config.AgentDelay, InstanceStore: r.config.InstanceStore, Logger: logger,
-	})
+	machines, err := r.openMachines()
 	if err != nil {
 		return fmt.Errorf("prepare the machines: %w", err)
 	}
 	r.EC2, err = ec2.New(ec2.Config{
-		Region: name, AccountID: account, Directory: volumes, Machines: r.Machines, IAM: r.IAM, Events: r.Events, Logger: logger,
+		Region: name, AccountID: account, Directory: volumes, Machines: machines, IAM: r.IAM, Events: r.Events, Logger: logger,
 	})
 	if err != nil {
 		return fmt.Errorf("open EC2: %w", err)
@@ -218,6 +234,18 @@ func (r *Region) openServices() error {
 	return nil
 }
 
+// openMachines prepares what instances run on.
+func (r *Region) openMachines() (_ ec2.Machines, err error) {
+	if r.config.Computers != nil {
+		return r.config.Computers, nil
+	}
+	r.Machines, err = process.New(process.Config{
+		Network: r.network, WorkDir: filepath.Join(r.config.WorkDir, "machines"), Standin: r.config.Standin, Endpoint: r.Endpoint(),
+		AgentDelay: r.config.AgentDelay, InstanceStore: r.config.InstanceStore, Logger: r.config.Logger,
+	})
+	return r.Machines, err
+}
+
 func (r *Region) folder(name string) (string, error) {
 	path := filepath.Join(r.config.WorkDir, name)
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -229,7 +257,7 @@ func (r *Region) folder(name string) (string, error) {
 // serve answers HTTP on a port of the region's own address.
 func (r *Region) serve(ctx context.Context, handler http.Handler) (*http.Server, error) {
 	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", net.JoinHostPort(r.network.Gateway(), "0"))
+	listener, err := listening.Listen(ctx, "tcp", net.JoinHostPort(r.gateway, "0"))
 	if err != nil {
 		return nil, err
 	}
@@ -247,6 +275,9 @@ func (r *Region) Endpoint() string { return "http://" + r.endpoint.Addr }
 
 // ReleasesURL is the base URL of the releases, in the layout of github.com.
 func (r *Region) ReleasesURL() string { return "http://" + r.mirror.Addr }
+
+// Handler answers what Endpoint does, for who serves it under further names.
+func (r *Region) Handler() http.Handler { return r.server }
 
 // Environment is what the AWS CLI and Pulumi need in their environment to work
 // in the region as its administrator: NAME=value. It keeps them off the user's
@@ -282,6 +313,10 @@ func (r *Region) AWSConfig() aws.Config {
 // these.
 func (r *Region) Intercept(i api.Interceptor) (remove func()) { return r.server.Intercept(i) }
 
+// SetClock says how far the region's clock runs ahead of a caller's; nil is not
+// at all. See [api.Server.SetClock].
+func (r *Region) SetClock(ahead func(api.Principal) time.Duration) { r.server.SetClock(ahead) }
+
 // Kill ends an instance's machine at once, as a power failure does, and
 // without telling anybody: its Auto Scaling Group finds out and replaces it.
 func (r *Region) Kill(instanceID string) error { return r.EC2.Crash(instanceID) }
@@ -307,6 +342,9 @@ func (r *Region) close(ctx context.Context) error {
 	}
 	if r.Machines != nil {
 		problems = append(problems, r.Machines.Close())
+	}
+	if r.config.Computers != nil {
+		problems = append(problems, r.config.Computers.Close())
 	}
 	if r.EC2 != nil {
 		problems = append(problems, r.EC2.Close(ctx))

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Protocol is the wire protocol of a service.
@@ -100,6 +101,7 @@ type Call struct {
 
 	authorizer Authorizer
 	authorized bool
+	ahead      time.Duration // the region's clock, of the caller's
 }
 
 // Authorize refuses the call unless its principal has every access.

@@ -31,6 +31,7 @@ type Server struct {
 	mu           sync.Mutex
 	services     map[string]*Service
 	interceptors []*Interceptor
+	ahead        func(Principal) time.Duration
 }
 
 // Register adds services.
@@ -68,7 +69,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, ErrDropped) {
 		panic(http.ErrAbortHandler) // net/http closes the connection, quietly
 	}
-	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	w.Header().Set("Date", time.Now().Add(call.ahead).UTC().Format(http.TimeFormat))
 	w.Header().Set("X-Amzn-Requestid", call.RequestID)
 	if err != nil {
 		call.writeError(w, err)
@@ -93,7 +94,10 @@ func (s *Server) serve(call *Call) (any, error) {
 	if !ok {
 		return nil, Errorf(http.StatusForbidden, "InvalidClientTokenId", "the security token included in the request is invalid")
 	}
-	call.Principal = principal
+	call.Principal, call.ahead = principal, s.clockOf(principal)
+	if err := call.checkClock(); err != nil {
+		return nil, err
+	}
 	if err := call.parse(); err != nil {
 		return nil, err
 	}
@@ -121,7 +125,7 @@ func (c *Call) parse() error {
 	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
-	c.Body = body
+	c.Body = shift(body, -c.ahead)
 	switch c.Service.Protocol {
 	case EC2Query, Query:
 		values, err := url.ParseQuery(string(body))
@@ -179,7 +183,7 @@ func (c *Call) writeXML(w http.ResponseWriter, result any) {
 		body += fmt.Sprintf("<ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata>", c.RequestID)
 	}
 	w.Header().Set("Content-Type", "text/xml")
-	_, _ = fmt.Fprintf(w, "<%[1]sResponse xmlns=%[2]q>%[3]s</%[1]sResponse>", c.Action, c.Service.Namespace, body)
+	_, _ = fmt.Fprintf(w, "<%[1]sResponse xmlns=%[2]q>%[3]s</%[1]sResponse>", c.Action, c.Service.Namespace, shift([]byte(body), c.ahead))
 }
 
 func (c *Call) writeJSON(w http.ResponseWriter, status int, value any) {
@@ -188,6 +192,7 @@ func (c *Call) writeJSON(w http.ResponseWriter, status int, value any) {
 		http.Error(w, fmt.Sprintf("encode the result of %s: %v", c.Action, err), http.StatusInternalServerError)
 		return
 	}
+	body = shift(body, c.ahead)
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	// The SDK's DynamoDB client holds every answer against this checksum.
 	w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10))

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -235,22 +237,31 @@ func (m *Machine) running() *boot {
 	return m.boot
 }
 
-// off turns the power off and waits until nothing runs: in order when ctx is
-// given, at once when it is nil or ends. The caller holds power.
-func (m *Machine) off(ctx context.Context) error {
+// shutdown ends the boot in order, and without order when ctx ends before that
+// is done, which is an error. The caller holds power.
+func (m *Machine) shutdown(ctx context.Context) error {
 	b := m.running()
 	if b == nil {
 		return nil
 	}
-	if ctx != nil {
-		// A frozen machine cannot shut down in order.
-		if !b.frozen.Load() && b.client.Call("Machine.Shutdown", struct{}{}, &struct{}{}) == nil {
-			select {
-			case <-b.over:
-				return nil
-			case <-ctx.Done():
-			}
+	// A frozen machine cannot shut down in order.
+	if !b.frozen.Load() && b.client.Call("Machine.Shutdown", struct{}{}, &struct{}{}) == nil {
+		select {
+		case <-b.over:
+			return nil
+		case <-ctx.Done():
 		}
+	}
+	m.cutPower()
+	return ctx.Err()
+}
+
+// cutPower ends the boot at once and waits until nothing of it runs. The
+// caller holds power.
+func (m *Machine) cutPower() {
+	b := m.running()
+	if b == nil {
+		return
 	}
 	// Init takes the end of the control socket for a power failure.
 	_ = b.client.Close() // closed before: the same
@@ -260,17 +271,13 @@ func (m *Machine) off(ctx context.Context) error {
 		_ = b.init.Process.Kill() // it may have ended meanwhile
 		<-b.over
 	}
-	if ctx != nil {
-		return ctx.Err()
-	}
-	return nil
 }
 
 // Stop shuts the machine down in order.
 func (m *Machine) Stop(ctx context.Context) error {
 	m.power.Lock()
 	defer m.power.Unlock()
-	err := m.off(ctx)
+	err := m.shutdown(ctx)
 	m.end()
 	return err
 }
@@ -279,34 +286,40 @@ func (m *Machine) Stop(ctx context.Context) error {
 func (m *Machine) Kill() error {
 	m.power.Lock()
 	defer m.power.Unlock()
-	err := m.off(nil) //nolint:staticcheck // nil: no order to wait for
+	m.cutPower()
 	m.end()
-	return err
-}
-
-// Reboot stops the machine in order and boots it again.
-func (m *Machine) Reboot(ctx context.Context) error {
-	return m.again(ctx, ctx)
-}
-
-// PowerCycle ends every process of the machine at once and boots it again on
-// the same disk, as a host that lost its power and got it back.
-func (m *Machine) PowerCycle(ctx context.Context) error {
-	return m.again(ctx, nil) //nolint:staticcheck // nil: no order to wait for
+	return nil
 }
 
 var errOff = errors.New("the machine is off")
 
-func (m *Machine) again(ctx, order context.Context) error {
+// Reboot stops the machine in order and boots it again.
+func (m *Machine) Reboot(ctx context.Context) error {
 	m.power.Lock()
 	defer m.power.Unlock()
 	if m.running() == nil {
 		return errOff
 	}
-	if err := m.off(order); err != nil {
+	if err := m.shutdown(ctx); err != nil {
 		m.end()
 		return err
 	}
+	return m.bootAgain(ctx)
+}
+
+// PowerCycle ends every process of the machine at once and boots it again on
+// the same disk, as a host that lost its power and got it back.
+func (m *Machine) PowerCycle(ctx context.Context) error {
+	m.power.Lock()
+	defer m.power.Unlock()
+	if m.running() == nil {
+		return errOff
+	}
+	m.cutPower()
+	return m.bootAgain(ctx)
+}
+
+func (m *Machine) bootAgain(ctx context.Context) error {
 	if err := m.powerOn(ctx); err != nil {
 		m.end()
 		return fmt.Errorf("boot machine %s: %w", m.spec.InstanceID, err)
@@ -394,34 +407,64 @@ func (m *Machine) Remove() error {
 	return nil
 }
 
-// sweep kills every process that carries a machine's root in its environment.
-func sweep(root string) {
-	mark := rootfs.Variable + "=" + root
-	for {
-		found := false
-		names, err := os.ReadDir("/proc")
+// Signal sends a signal to every process of the machine that runs a program,
+// given by the name that it was started by, and returns how many there were.
+func (m *Machine) Signal(program string, signal syscall.Signal) (int, error) {
+	sent := 0
+	for _, pid := range processes(m.root) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
-			return
+			continue // it has ended
 		}
-		for _, name := range names {
-			environ, err := os.ReadFile("/proc/" + name.Name() + "/environ")
-			if err != nil || len(environ) == 0 {
-				continue // no process, another user's, or one that has ended
-			}
-			var pid int
-			if _, err := fmt.Sscan(name.Name(), &pid); err != nil || pid == os.Getpid() {
-				continue
-			}
-			for variable := range strings.SplitSeq(string(environ), "\x00") {
-				if variable == mark {
-					found = true
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
-				}
-			}
+		name, _, _ := strings.Cut(string(line), "\x00")
+		if filepath.Base(name) != program {
+			continue
 		}
-		if !found {
+		switch err := syscall.Kill(pid, signal); {
+		case errors.Is(err, syscall.ESRCH):
+		case err != nil:
+			return sent, fmt.Errorf("signal %s on %s: %w", program, m.spec.InstanceID, err)
+		default:
+			sent++
+		}
+	}
+	return sent, nil
+}
+
+// sweep kills every process of the machine.
+func sweep(root string) {
+	for {
+		found := processes(root)
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
+		if len(found) == 0 {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// processes lists those that carry a machine's root in their environment.
+func processes(root string) []int {
+	names, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	mark := rootfs.Variable + "=" + root
+	var found []int
+	for _, name := range names {
+		pid, err := strconv.Atoi(name.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		environ, err := os.ReadFile("/proc/" + name.Name() + "/environ")
+		if err != nil {
+			continue // it has ended, or is another user's
+		}
+		if slices.Contains(strings.Split(string(environ), "\x00"), mark) {
+			found = append(found, pid)
+		}
+	}
+	return found
 }
