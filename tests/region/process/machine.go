@@ -433,7 +433,9 @@ func (m *Machine) Signal(program string, signal syscall.Signal) (int, error) {
 
 // sweep kills every process of the machine.
 func sweep(root string) {
-	for {
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for ; ; <-ticker.C {
 		found := processes(root)
 		for _, pid := range found {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
@@ -441,7 +443,6 @@ func sweep(root string) {
 		if len(found) == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

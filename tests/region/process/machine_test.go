@@ -230,7 +230,7 @@ func TestNothingSurvives(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			if err := m.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("stop: %v, want that the deadline was exceeded", err)
+				return fmt.Errorf("stop: want that the deadline was exceeded, got %w", err)
 			}
 			return nil
 		}},
@@ -363,9 +363,9 @@ func TestFreeze(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond) // the observation itself takes time
+		<-time.After(50 * time.Millisecond) // the observation itself takes time
 		if after, err := os.ReadFile(clock); err != nil || string(after) == string(before) {
-			return fmt.Errorf("stands still (%v)", err)
+			return errors.Join(errors.New("stands still"), err)
 		}
 		return nil
 	}
@@ -441,7 +441,6 @@ WantedBy=multi-user.target
 
 func TestEnabledUnitsStartAtBoot(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
 	for _, again := range []struct {
 		name string
 		boot func(*process.Machine) error
@@ -454,7 +453,8 @@ func TestEnabledUnitsStartAtBoot(t *testing.T) {
 		}},
 	} {
 		t.Run(again.name, func(t *testing.T) {
-			m := w.boot(t, "")
+			t.Parallel()
+			m := newWorld(t).boot(t, "")
 			if err := os.WriteFile(filepath.Join(m.Root(), "etc/systemd/system/server.service"), fmt.Appendf(nil, unitFile, "simple"), 0o600); err != nil {
 				t.Fatal(err)
 			}

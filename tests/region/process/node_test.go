@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	"github.com/etcfs/pulumi-etcfs/tests/region/apitest"
 	"github.com/etcfs/pulumi-etcfs/tests/region/process"
 	"github.com/etcfs/pulumi-etcfs/tests/region/release"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/etcfs"
@@ -38,6 +40,7 @@ tar -xzf etcd-v3.6.16-linux-amd64.tar.gz --strip-components=1 -C $root/usr/local
 
 token=$(curl -sSf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $AWS_EC2_METADATA_SERVICE_ENDPOINT/latest/api/token)
 ip=$(curl -sSf -H "X-aws-ec2-metadata-token: $token" $AWS_EC2_METADATA_SERVICE_ENDPOINT/latest/meta-data/local-ipv4)
+id=$(curl -sSf -H "X-aws-ec2-metadata-token: $token" $AWS_EC2_METADATA_SERVICE_ENDPOINT/latest/meta-data/instance-id)
 
 cat > $root/etc/systemd/system/etcd.service <<UNIT
 [Unit]
@@ -60,12 +63,13 @@ cluster-name: demo
 lease-ttl: 6s
 volume-id: vol-0123456789abcdef0
 metrics-addr: ":9090"
+ebs-volume-id: vol-0123456789abcdef0
 CONFIG
 mkdir -p $root/etc/systemd/system/etcfuse-meta.service.d
 cat > $root/etc/systemd/system/etcfuse-meta.service.d/50.conf <<DROPIN
 [Service]
 ExecStart=
-ExecStart=/usr/local/bin/etcfuse-meta --node-id=demo-$ip
+ExecStart=/usr/local/bin/etcfuse-meta --node-id=demo-$ip --ec2-instance-id=$id
 DROPIN
 mkdir -p $root/etc/systemd/system/etcfuse.service.d
 printf '[Service]\nRestartSec=100ms\n[Unit]\nStartLimitBurst=0\n' > $root/etc/systemd/system/etcfuse.service.d/50.conf
@@ -83,6 +87,19 @@ type cluster struct {
 	*world
 	nodes []*process.Machine
 	ips   []string
+	// detached receives the instances that the volume is detached from.
+	detached chan string
+}
+
+// ec2 is as much of EC2 as fencing needs.
+func (c *cluster) ec2() *api.Service {
+	return &api.Service{Name: "ec2", Protocol: api.EC2Query, Operations: map[string]api.Operation{
+		"DetachVolume": func(_ context.Context, call *api.Call) (any, error) {
+			c.detached <- call.Params.Get("VolumeId") + " " + call.Params.Get("InstanceId")
+			return nil, call.AuthorizeOn()
+		},
+		"DescribeVolumes": func(_ context.Context, call *api.Call) (any, error) { return nil, call.AuthorizeOn() },
+	}}
 }
 
 // newCluster boots machines that form one etcd cluster and mount.
@@ -102,7 +119,9 @@ func newCluster(t *testing.T, size int) *cluster {
 	server := httptest.NewServer(&releases)
 	t.Cleanup(server.Close)
 
-	c := &cluster{world: newWorld(t)}
+	c := &cluster{detached: make(chan string, 10)}
+	endpoint := apitest.New(t, c.ec2())
+	c.world = newWorld(t, func(config *process.Config) { config.Endpoint = endpoint.URL })
 	volume := filepath.Join(t.TempDir(), "volume")
 	if err := os.WriteFile(volume, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -218,17 +237,32 @@ func TestThreeNodes(t *testing.T) {
 	run(t, c.nodes[1], "rm $ETCFS_ROOT/mnt/etcfuse/greeting")
 	eventually(t, "the end of the file on node 2", func() error {
 		if _, err := os.Stat(filepath.Join(c.nodes[2].Root(), "mnt/etcfuse/greeting")); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("it is there (%v)", err)
+			return errors.Join(errors.New("it is there"), err)
 		}
 		return nil
 	})
 
-	// Two of three gone: the last one cannot renew its lease and fences
-	// itself, with an exit status of its own.
-	for _, node := range c.nodes[1:] {
-		if err := node.Kill(); err != nil {
-			t.Fatal(err)
+	// One that leaves in order is not fenced; one that dies is, once, by the
+	// detaching of the volume from its instance.
+	run(t, c.nodes[1], "systemctl stop etcfuse etcfuse-meta")
+	if err := c.nodes[2].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := <-c.detached, "vol-0123456789abcdef0 i-00000000000000003"; got != want {
+		t.Errorf("detached %q, want %q", got, want)
+	}
+	eventually(t, "the end of the fencing", func() error {
+		result, err := c.nodes[0].Execute(t.Context(), "journalctl -u etcfuse-meta -o cat | grep 'msg=fenced node=demo-"+c.ips[2]+"'")
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New("not yet")
 		}
+		return err
+	})
+
+	// Without the second one too, the last one cannot renew its lease and
+	// fences itself, with an exit status of its own.
+	if err := c.nodes[1].Kill(); err != nil {
+		t.Fatal(err)
 	}
 	eventually(t, "the self-fencing", func() error {
 		result, err := c.nodes[0].Execute(t.Context(), "journalctl -u etcfuse-meta -o cat")
@@ -242,5 +276,10 @@ func TestThreeNodes(t *testing.T) {
 	})
 	if mounted, err := etcfs.Mounted(c.nodes[0].Root(), "/mnt/etcfuse"); err != nil || mounted {
 		t.Errorf("a fenced node is mounted: %t, %v", mounted, err)
+	}
+	select {
+	case got := <-c.detached:
+		t.Errorf("detached %q too", got)
+	default:
 	}
 }

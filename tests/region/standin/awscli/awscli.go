@@ -81,8 +81,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	status := exitOther
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		status = exit.status
 	}
 	fmt.Fprintf(stderr, "\n%s\n", err)
@@ -173,8 +172,7 @@ func serviceError(operation string, err error) error {
 	if isCredentials(err) {
 		return &exitError{exitConfiguration, "Unable to locate credentials. You can configure credentials by running \"aws configure\"."}
 	}
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return &exitError{exitService, fmt.Sprintf("An error occurred (%s) when calling the %s operation: %s", api.ErrorCode(), operation, api.ErrorMessage())}
 	}
 	return &exitError{exitOther, err.Error()}

@@ -75,7 +75,7 @@ func run(t *testing.T, words ...string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-func TestCopyFromS3(t *testing.T) {
+func TestCopyFromS3(t *testing.T) { //nolint:paralleltest // it sets the environment
 	a := newAccount(t)
 	file := filepath.Join(t.TempDir(), "file")
 	for _, test := range []struct {
@@ -116,7 +116,7 @@ func TestCopyFromS3(t *testing.T) {
 	}
 }
 
-func TestSetInstanceHealth(t *testing.T) {
+func TestSetInstanceHealth(t *testing.T) { //nolint:paralleltest // it sets the environment
 	a := newAccount(t)
 	status, stdout, stderr := run(t, "autoscaling", "set-instance-health", "--instance-id", "i-1", "--health-status", "Unhealthy", "--no-should-respect-grace-period", "--region", "eu-west-1")
 	if status != 0 || stdout+stderr != "" {

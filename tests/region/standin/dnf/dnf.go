@@ -126,7 +126,7 @@ func (m *manager) install(arguments []string) error {
 			return fmt.Errorf("lock the package database: %w", err)
 		}
 	}
-	defer lock.Unlock() //nolint:errcheck // the lock ends with the process
+	defer lock.Unlock()
 	installed, err := load(m.root)
 	if err != nil {
 		return err

@@ -97,8 +97,7 @@ func DialUnix(path string) (*net.UnixConn, error) {
 	defer folder.Close()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: short, Net: "unix"})
 	if err != nil {
-		var syscallErr *os.SyscallError
-		if errors.As(err, &syscallErr) {
+		if syscallErr, ok := errors.AsType[*os.SyscallError](err); ok {
 			err = syscallErr
 		}
 		return nil, fmt.Errorf("connect to %s: %w", path, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/rpc"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -167,7 +168,7 @@ func (s *Systemd) ResetFailed(request Request, reply *Reply) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	for name, unit := range s.m.units {
-		if len(request.Units) > 0 && !contains(request.Units, name) {
+		if len(request.Units) > 0 && !slices.Contains(request.Units, name) {
 			continue
 		}
 		unit.starts = nil
@@ -176,15 +177,6 @@ func (s *Systemd) ResetFailed(request Request, reply *Reply) error {
 		}
 	}
 	return nil
-}
-
-func contains(list []string, name string) bool {
-	for _, entry := range list {
-		if entry == name {
-			return true
-		}
-	}
-	return false
 }
 
 // Kill sends a signal to every process of units.

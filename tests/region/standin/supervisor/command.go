@@ -190,7 +190,7 @@ func isShell(program string) bool {
 // checkScript refuses an inline shell script that names absolute paths: they
 // would mean the host's files, not the machine's.
 func checkScript(script string) error {
-	for _, word := range strings.Fields(script) {
+	for word := range strings.FieldsSeq(script) {
 		word = strings.TrimLeft(word, `"'(<>&|`)
 		if strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "/dev/null") {
 			return fmt.Errorf("this stand-in cannot place %s, inside a shell script, below the machine's root", word)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -151,10 +152,9 @@ func (i *Init) end(status int) {
 	for _, pid := range descendants(os.Getpid()) {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended meanwhile
 	}
-	deadline := time.Now().Add(stopLimit)
-	for len(descendants(os.Getpid())) > 0 && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	patience, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	i.reaper.await(patience, func(left []int) bool { return len(left) == 0 })
 	i.reaper.killAll()
 	i.exit <- status
 }
@@ -246,13 +246,6 @@ func (i *Init) userData(semaphore string) error {
 		return fmt.Errorf("('scripts-user', RuntimeError('Runparts: 1 failures (part-001) in 1 attempted commands')): exit status %d", status)
 	}
 	return nil
-}
-
-type consoleWriter struct{ m *Manager }
-
-func (w consoleWriter) Write(p []byte) (int, error) {
-	w.m.console("cloud-init: " + strings.TrimRight(string(p), "\n"))
-	return len(p), nil
 }
 
 func gunzip(data []byte) ([]byte, error) {

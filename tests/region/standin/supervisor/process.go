@@ -1,10 +1,11 @@
 package supervisor
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -164,18 +165,28 @@ func (r *reaper) thaw() {
 // killAll ends every process below init at once.
 func (r *reaper) killAll() {
 	r.stop()
-	for {
-		pids := descendants(os.Getpid())
-		if len(pids) == 0 {
-			return
-		}
-		for _, pid := range pids {
+	// A process that forked while it was being killed left a child that the
+	// next round sees.
+	r.await(context.Background(), func(left []int) bool {
+		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 		}
-		// A process that forked while it was being killed left a child that
-		// the next round sees.
-		time.Sleep(time.Millisecond)
-		r.reap()
+		return len(left) == 0
+	})
+}
+
+// await looks at the processes below init, every few milliseconds, until they
+// are as wanted or ctx ends.
+func (r *reaper) await(ctx context.Context, done func(left []int) bool) {
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for !done(descendants(os.Getpid())) {
+		select {
+		case <-ticker.C:
+			r.reap()
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -199,7 +210,7 @@ func table() []entry {
 			continue // it has ended
 		}
 		// pid (comm) state ppid pgrp session …; comm may hold anything.
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" {
 			continue
 		}
@@ -237,12 +248,9 @@ func session(id int) []int {
 	return pids
 }
 
-// signalSession sends a signal to every process of a session but those
-// excepted.
-func signalSession(id int, sig syscall.Signal, except ...int) {
+// signalSession sends a signal to every process of a session.
+func signalSession(id int, sig syscall.Signal) {
 	for _, pid := range session(id) {
-		if !slices.Contains(except, pid) {
-			_ = syscall.Kill(pid, sig) // it may have ended meanwhile
-		}
+		_ = syscall.Kill(pid, sig) // it may have ended meanwhile
 	}
 }

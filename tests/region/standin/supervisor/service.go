@@ -131,7 +131,7 @@ func (s *service) live(ctx context.Context) {
 		})
 		s.m.stopBound(s)
 		select {
-		case <-time.After(u.restartSec):
+		case <-time.After(u.restartPause):
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
@@ -187,8 +187,7 @@ func (u *unit) title() string {
 }
 
 func resultOf(err error) string {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f.result
 	}
 	return "resources"
@@ -342,12 +341,14 @@ func (s *service) run(ctx context.Context, u *unit, started func(error)) (end ru
 }
 
 // abort turns the error of an interrupted start into the stop that was asked
-// for.
+// for, which is no failure.
 func (s *service) abort(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 // spawn starts a process of the unit with its output in the journal.

@@ -52,7 +52,7 @@ type unit struct {
 	runtimePreserve         bool
 
 	restart          string
-	restartSec       time.Duration
+	restartPause     time.Duration
 	restartPrevent   []string
 	successStatus    []string
 	timeoutStart     time.Duration
@@ -82,7 +82,7 @@ type command struct {
 // loadUnit reads a unit and its drop-ins below root.
 func loadUnit(root, name string) (*unit, error) {
 	u := &unit{
-		name: name, kind: "simple", restart: "no", restartSec: 100 * time.Millisecond,
+		name: name, kind: "simple", restart: "no", restartPause: 100 * time.Millisecond,
 		timeoutStart: 90 * time.Second, timeoutStop: 90 * time.Second,
 		startLimitWindow: 10 * time.Second, startLimitBurst: 5,
 		killSignal: syscall.SIGTERM, killMode: "control-group", sendSIGKILL: true,
@@ -215,7 +215,7 @@ var directives = map[string]setter{
 	"Service.CacheDirectory":           folder("/var/cache", func(u *unit) *[]string { return &u.folders }),
 	"Service.ConfigurationDirectory":   folder("/etc", func(u *unit) *[]string { return &u.folders }),
 	"Service.Restart":                  oneOf(func(u *unit) *string { return &u.restart }, "no", "on-success", "on-failure", "on-abnormal", "on-abort", "always"),
-	"Service.RestartSec":               span(func(u *unit) *time.Duration { return &u.restartSec }),
+	"Service.RestartSec":               span(func(u *unit) *time.Duration { return &u.restartPause }),
 	"Service.RestartPreventExitStatus": words(func(u *unit) *[]string { return &u.restartPrevent }),
 	"Service.SuccessExitStatus":        words(func(u *unit) *[]string { return &u.successStatus }),
 	"Service.TimeoutStartSec":          span(func(u *unit) *time.Duration { return &u.timeoutStart }),
@@ -304,7 +304,7 @@ func folder(parent string, field func(*unit) *[]string) setter {
 		if value == "" {
 			*field(u) = nil
 		}
-		for _, name := range strings.Fields(value) {
+		for name := range strings.FieldsSeq(value) {
 			*field(u) = append(*field(u), filepath.Join(parent, name))
 		}
 		return nil
