@@ -27,7 +27,7 @@ tools: ## Print the folder of pulumi, its language hosts, etcd and etcdctl; buil
 	@tools/install stack
 
 .PHONY: sdk
-sdk: ## Generate the schema and the SDKs from the component
+sdk: ## Generate the schema, the SDKs and docs/reference.md from the component
 	go run ./provider/cmd/generate
 
 # The tests, the benchmarks and the demo run the binaries in bin/, and find the

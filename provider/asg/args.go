@@ -77,9 +77,9 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 		"3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. "+
 		"One name can be used once per account and Region. Changing it replaces everything, the data volume included.")
 	text.Describe(&a.AvailabilityZone, "The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. "+
-		"Give this or `subnetId`. There is one zone only, because a Multi-Attach volume can be attached within its own zone only "+
+		"Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only "+
 		"(https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.")
-	text.Describe(&a.SubnetId, "The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`. "+
+	text.Describe(&a.SubnetId, "The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. "+
 		"Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).")
 
 	text.Describe(&a.MinSize, fmt.Sprintf("The fewest nodes of the Auto Scaling Group, from 1 to `maxSize`. "+

@@ -134,7 +134,7 @@ func TestParentAndProvider(t *testing.T) {
 			t.Errorf("%s has provider %q, want %q", l.token, l.provider, awsProvider)
 		}
 	}
-	if want := 4; lookups != want {
+	if want := 6; lookups != want {
 		t.Errorf("got %d lookups, want %d", lookups, want)
 	}
 }

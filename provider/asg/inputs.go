@@ -15,9 +15,7 @@ import (
 // outputs keep what they depend on and whether they are secret. The fields of
 // which the absence means something are nil when they are not given.
 type inputs struct {
-	clusterName      pulumi.StringOutput
-	availabilityZone pulumi.StringPtrInput // or nil
-	subnetID         pulumi.StringPtrInput // or nil
+	clusterName pulumi.StringOutput
 
 	minSize         pulumi.IntOutput
 	maxSize         pulumi.IntOutput
@@ -70,12 +68,6 @@ func newInputs(args *ClusterArgs, v *values) *inputs {
 		onBootstrapFailure: stringOr(args.OnBootstrapFailure, string(node.OnBootstrapFailure)),
 		recovery:           stringOr(args.Recovery, string(node.Recovery)),
 		tags:               pulumi.StringMap{}.ToStringMapOutput(),
-	}
-	if v.availabilityZone.given {
-		in.availabilityZone = args.AvailabilityZone
-	}
-	if v.subnetID.given {
-		in.subnetID = args.SubnetId
 	}
 	if v.desiredCapacity.given {
 		in.desiredCapacity = args.DesiredCapacity
@@ -148,6 +140,37 @@ type values struct {
 	recovery           value[string]
 
 	tags value[map[string]string]
+
+	// aws is what AWS told about them; nothing before it was asked.
+	aws facts
+}
+
+// facts is what AWS knows about inputs.
+type facts struct {
+	subnet       fact[string] // its zone
+	instanceType fact[instanceType]
+	offered      fact[bool] // the instance type, in the zone
+}
+
+// fact is one answer of AWS, as far as it is known now.
+type fact[T any] struct {
+	known bool
+	v     T
+	err   error
+}
+
+// instanceType is what an instance type is like.
+type instanceType struct {
+	nitro         bool
+	architectures []string
+}
+
+// zone is the cluster's zone.
+func (v *values) zone() value[string] {
+	if v.availabilityZone.given {
+		return v.availabilityZone
+	}
+	return value[string]{known: v.aws.subnet.known, v: v.aws.subnet.v}
 }
 
 // value is one input as far as it is known now.

@@ -2,6 +2,7 @@ package asg
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/ec2"
@@ -38,46 +39,97 @@ func (b *builder) inspect(args *ClusterArgs) (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("read the inputs of %s: %w", b.name, err)
 	}
-	problems := validate(v)
-	subnet, found := b.subnet(args, v, problems)
-	problems = append(problems, found...)
+	problems, _ := validate(v)
+	subnet := b.ask(args, v, problems)
+	problems, warnings := validate(v)
 	if problems != nil {
 		return place{}, errors.NewInputPropertiesError(fmt.Sprintf("%s has inputs that cannot be accepted, nothing is created", b.name), problems...)
 	}
+	for _, warning := range warnings {
+		// A message that cannot be shown is no reason to stop.
+		_ = b.ctx.Log.Warn(fmt.Sprintf("%s: %s", warning.PropertyPath, warning.Reason), &pulumi.LogArgs{Resource: b.cluster})
+	}
 	b.in = newInputs(args, v)
 
+	zone := subnet.AvailabilityZone()
+	if v.availabilityZone.given {
+		zone = args.AvailabilityZone.ToStringPtrOutput().Elem()
+	}
 	partition := aws.GetPartitionOutput(b.ctx, aws.GetPartitionOutputArgs{}, b.parent())
 	return place{
 		partition: partition.Partition(),
 		dnsSuffix: partition.DnsSuffix(),
 		region:    aws.GetRegionOutput(b.ctx, aws.GetRegionOutputArgs{}, b.parent()).Name(),
 		account:   aws.GetCallerIdentityOutput(b.ctx, aws.GetCallerIdentityOutputArgs{}, b.parent()).AccountId(),
-		zone:      subnet.AvailabilityZone(),
+		zone:      zone,
 		vpcID:     subnet.VpcId(),
 		subnetID:  subnet.Id(),
 	}, nil
 }
 
-// subnet looks up the given subnet, or the given zone's default subnet. It
-// looks nothing up while the placement itself is wrong.
-func (b *builder) subnet(args *ClusterArgs, v *values, problems []errors.InputPropertyErrorDetails) (ec2.LookupSubnetResultOutput, []errors.InputPropertyErrorDetails) {
-	for _, problem := range problems {
-		if problem.PropertyPath == "availabilityZone" || problem.PropertyPath == "subnetId" {
-			return ec2.LookupSubnetResultOutput{}, nil
+// ask looks up what AWS knows about the inputs that are known and not refused
+// already, into v.aws. It returns the cluster's subnet: the given one, or the
+// given zone's default one. A lookup that fails ends the program, so there is
+// none whose answer is not needed.
+func (b *builder) ask(args *ClusterArgs, v *values, refused []errors.InputPropertyErrorDetails) ec2.LookupSubnetResultOutput {
+	good := func(properties ...string) bool {
+		return !slices.ContainsFunc(refused, func(problem errors.InputPropertyErrorDetails) bool {
+			return slices.Contains(properties, problem.PropertyPath)
+		})
+	}
+	placed, typed := good("availabilityZone", "subnetId"), good("instanceType") && v.instanceType.known
+
+	// All questions are asked before the first answer is waited for.
+	var subnet ec2.LookupSubnetResultOutput
+	if placed {
+		lookup := ec2.LookupSubnetOutputArgs{Id: args.SubnetId}
+		if !v.subnetID.given {
+			lookup = ec2.LookupSubnetOutputArgs{AvailabilityZone: args.AvailabilityZone, DefaultForAz: pulumi.Bool(true)}
 		}
+		subnet = ec2.LookupSubnetOutput(b.ctx, lookup, b.parent())
 	}
-	property, remedy := "subnetId", "name a subnet of this account and Region"
-	lookup := ec2.LookupSubnetOutputArgs{Id: args.SubnetId}
-	if v.availabilityZone.given {
-		property, remedy = "availabilityZone", "name a zone of this Region that has a default subnet, or give subnetId"
-		lookup = ec2.LookupSubnetOutputArgs{AvailabilityZone: args.AvailabilityZone, DefaultForAz: pulumi.Bool(true)}
+	var kind ec2.GetInstanceTypeResultOutput
+	if typed {
+		kind = ec2.GetInstanceTypeOutput(b.ctx, ec2.GetInstanceTypeOutputArgs{InstanceType: pulumi.String(v.instanceType.v)}, b.parent())
 	}
-	subnet := ec2.LookupSubnetOutput(b.ctx, lookup, b.parent())
-	if _, err := internals.UnsafeAwaitOutput(b.ctx.Context(), subnet); err != nil {
-		return subnet, []errors.InputPropertyErrorDetails{{
-			PropertyPath: property,
-			Reason:       fmt.Sprintf("cannot be looked up: %s (%v)", remedy, err),
-		}}
+	if placed {
+		v.aws.subnet = answer(b, subnet, func(r ec2.LookupSubnetResult) string { return r.AvailabilityZone })
 	}
-	return subnet, nil
+	if zone := v.zone(); typed && placed && zone.known && v.aws.subnet.err == nil {
+		filter := func(name, value string) ec2.GetInstanceTypeOfferingsFilterInput {
+			return ec2.GetInstanceTypeOfferingsFilterArgs{Name: pulumi.String(name), Values: pulumi.StringArray{pulumi.String(value)}}
+		}
+		offerings := ec2.GetInstanceTypeOfferingsOutput(b.ctx, ec2.GetInstanceTypeOfferingsOutputArgs{
+			LocationType: pulumi.String("availability-zone"),
+			Filters:      ec2.GetInstanceTypeOfferingsFilterArray{filter("location", zone.v), filter("instance-type", v.instanceType.v)},
+		}, b.parent())
+		v.aws.offered = answer(b, offerings, func(r ec2.GetInstanceTypeOfferingsResult) bool { return len(r.InstanceTypes) > 0 })
+	}
+	if typed {
+		v.aws.instanceType = answer(b, kind, func(r ec2.GetInstanceTypeResult) instanceType {
+			return instanceType{
+				// EC2 names no hypervisor for bare metal, which is of the Nitro system
+				// when its volumes are NVMe devices.
+				nitro:         r.Hypervisor == "nitro" || r.BareMetal && r.EbsNvmeSupport == "required",
+				architectures: r.SupportedArchitectures,
+			}
+		})
+	}
+	if v.aws.instanceType.err != nil {
+		v.aws.offered = fact[bool]{} // once is enough
+	}
+	return subnet
+}
+
+// answer waits for the answer to a lookup.
+func answer[R, T any](b *builder, out pulumi.Output, of func(R) T) fact[T] {
+	result, err := internals.UnsafeAwaitOutput(b.ctx.Context(), out)
+	if err != nil || !result.Known {
+		return fact[T]{err: err}
+	}
+	value, ok := result.Value.(R)
+	if !ok {
+		return fact[T]{err: fmt.Errorf("the answer has the type %T", result.Value)}
+	}
+	return fact[T]{known: true, v: of(value)}
 }

@@ -18,136 +18,389 @@ import (
 type rule struct {
 	// property is the path of the input to be changed.
 	property string
+	// accepts says for the reference what is accepted, "" when another rule of
+	// the same property says it.
+	accepts string
+	// source is where the limit comes from, "" when it is the component's own.
+	source string
+	// warns is true for what is accepted with a warning.
+	warns bool
 	// reason says in a sentence what is wrong and what is accepted; "" when
 	// nothing is, or when it cannot be known yet.
 	reason func(*values) string
+	// entries is reason for each entry of a list or map, by its index.
+	entries func(*values) map[string]string
 }
 
-// rules is everything that is judged before AWS is asked. The limits of a
-// node's settings are settings' own; those of AWS have their source in args.go.
+// Where limits come from.
+const (
+	sourceMultiAttach = "https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html"
+	sourceIO2         = "https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html"
+	sourceGP3         = "https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"
+	sourceUserData    = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"
+	sourceTags        = "https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"
+	sourceEtcd        = "https://etcd.io/docs/v3.6/faq/#what-is-maximum-cluster-size"
+	sourceReleases    = "https://github.com/etcfs/etcfs/releases"
+	sourceKeyPair     = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateKeyPair.html"
+	sourceProfile     = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateInstanceProfile.html"
+)
+
+// rules is everything that is judged at preview. The limits of a node's
+// settings are settings' own. The rules that need to know what AWS has come
+// last, and hold their judgement until it was asked.
 var rules = []rule{
-	{"clusterName", required(func(v *values) value[string] { return v.clusterName }, `give the cluster a name, such as "demo"`)},
-	{"clusterName", setting("ETCFS_CLUSTER_NAME")},
+	{
+		property: "clusterName",
+		reason:   required(func(v *values) value[string] { return v.clusterName }, `give the cluster a name, such as "demo"`),
+	},
+	{
+		property: "clusterName",
+		accepts:  "3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`",
+		reason:   setting("ETCFS_CLUSTER_NAME"),
+	},
 
-	{"availabilityZone", func(v *values) string {
-		if v.availabilityZone.given || v.subnetID.given {
+	{
+		property: "availabilityZone",
+		accepts:  "it or `subnetId` must be given; both, if they agree",
+		reason: func(v *values) string {
+			if v.availabilityZone.given || v.subnetID.given {
+				return ""
+			}
+			return `is missing: give the zone that the cluster lives in, such as "eu-west-1a", or subnetId`
+		},
+	},
+	{
+		property: "availabilityZone",
+		reason: text(func(v *values) value[string] { return v.availabilityZone },
+			`^[a-z]{2,}(-[a-z]+)+-\d+(-[a-z]+-\d+)?[a-z]$`, "an availability zone such as eu-west-1a"),
+	},
+	{
+		property: "subnetId",
+		accepts:  "a subnet ID",
+		reason: text(func(v *values) value[string] { return v.subnetID },
+			`^subnet-([0-9a-f]{8}|[0-9a-f]{17})$`, "a subnet ID such as subnet-0123456789abcdef0"),
+	},
+
+	{
+		property: "minSize",
+		accepts:  "1 or more",
+		reason: func(v *values) string {
+			if v.minSize.known && v.minSize.v < 1 {
+				return fmt.Sprintf("%d is too small: a cluster has at least one node", v.minSize.v)
+			}
 			return ""
-		}
-		return `is missing: give the zone that the cluster lives in, such as "eu-west-1a", or subnetId`
-	}},
-	{"subnetId", func(v *values) string {
-		if !v.availabilityZone.given || !v.subnetID.given {
+		},
+	},
+	{
+		property: "minSize",
+		accepts:  "at most `maxSize`",
+		reason: func(v *values) string {
+			if v.minSize.known && v.maxSize.known && v.minSize.v > v.maxSize.v {
+				return fmt.Sprintf("%d is more than maxSize, %d: lower it, or raise maxSize", v.minSize.v, v.maxSize.v)
+			}
 			return ""
-		}
-		return "cannot be combined with availabilityZone: the subnet's zone is the cluster's; remove one of them"
-	}},
-	{"availabilityZone", text(func(v *values) value[string] { return v.availabilityZone },
-		`^[a-z]{2,}(-[a-z]+)+-\d+(-[a-z]+-\d+)?[a-z]$`, "an availability zone such as eu-west-1a")},
-	{"subnetId", text(func(v *values) value[string] { return v.subnetID },
-		`^subnet-([0-9a-f]{8}|[0-9a-f]{17})$`, "a subnet ID such as subnet-0123456789abcdef0")},
-
-	{"minSize", func(v *values) string {
-		if v.minSize.known && v.minSize.v < 1 {
-			return fmt.Sprintf("%d is too small: a cluster has at least one node", v.minSize.v)
-		}
-		return ""
-	}},
-	{"minSize", func(v *values) string {
-		if v.minSize.known && v.maxSize.known && v.minSize.v > v.maxSize.v {
-			return fmt.Sprintf("%d is more than maxSize, %d: lower it, or raise maxSize", v.minSize.v, v.maxSize.v)
-		}
-		return ""
-	}},
-	{"maxSize", func(v *values) string {
-		if v.maxSize.known && v.maxSize.v > settings.MaxNodes {
-			return fmt.Sprintf("%d is too large: at most %d instances can attach one Multi-Attach volume", v.maxSize.v, settings.MaxNodes)
-		}
-		return ""
-	}},
-	{"desiredCapacity", func(v *values) string {
-		if v.desiredCapacity.known && v.minSize.known && v.desiredCapacity.v < v.minSize.v {
-			return fmt.Sprintf("%d is less than minSize, %d: raise it, lower minSize, or leave it out", v.desiredCapacity.v, v.minSize.v)
-		}
-		return ""
-	}},
-	{"desiredCapacity", func(v *values) string {
-		if v.desiredCapacity.known && v.maxSize.known && v.desiredCapacity.v > v.maxSize.v {
-			return fmt.Sprintf("%d is more than maxSize, %d: lower it, raise maxSize, or leave it out", v.desiredCapacity.v, v.maxSize.v)
-		}
-		return ""
-	}},
-
-	{"instanceType", text(func(v *values) value[string] { return v.instanceType },
-		`^[a-z0-9][a-z0-9-]*\.[a-z0-9-]+$`, "an EC2 instance type such as t3.medium")},
-	{"amiId", text(func(v *values) value[string] { return v.amiID },
-		`^ami-([0-9a-f]{8}|[0-9a-f]{17})$`, "an AMI ID such as ami-0123456789abcdef0")},
-	{"rootVolumeSize", within(func(v *values) value[int] { return v.rootVolumeSize }, minRootVolumeSize, maxRootVolumeSize, "GiB")},
-	{"keyName", text(func(v *values) value[string] { return v.keyName },
-		`^[!-~]([ -~]{0,253}[!-~])?$`, "the name of an EC2 key pair: 1 to 255 printable ASCII characters")},
-	{"sshIngressCidr", func(v *values) string {
-		if !v.sshIngressCIDR.known {
+		},
+	},
+	{
+		property: "minSize", warns: true, source: sourceEtcd,
+		accepts: "an even number gives a warning while `desiredCapacity` is unset: it survives the loss of no more nodes than one less",
+		reason: func(v *values) string {
+			if v.desiredCapacity.given || !v.minSize.known {
+				return ""
+			}
+			return even(v.minSize.v)
+		},
+	},
+	{
+		property: "maxSize", source: sourceMultiAttach,
+		accepts: fmt.Sprintf("at most %d, the number of instances that can attach one volume", settings.MaxNodes),
+		reason: func(v *values) string {
+			if v.maxSize.known && v.maxSize.v > settings.MaxNodes {
+				return fmt.Sprintf("%d is too large: at most %d instances can attach one Multi-Attach volume", v.maxSize.v, settings.MaxNodes)
+			}
 			return ""
-		}
-		prefix, err := netip.ParsePrefix(v.sshIngressCIDR.v)
-		if err != nil || !prefix.Addr().Is4() {
-			return fmt.Sprintf("%q is not an IPv4 range such as 203.0.113.7/32", v.sshIngressCIDR.v)
-		}
-		if prefix != prefix.Masked() {
-			return fmt.Sprintf("%q has bits set outside its prefix: write %s", v.sshIngressCIDR.v, prefix.Masked())
-		}
-		return ""
-	}},
-	{"instanceProfile", text(func(v *values) value[string] { return v.instanceProfile },
-		`^[\w+=,.@-]{1,128}$`, "the name of an instance profile (its name, not its ARN)")},
-
-	{"volumeSize", within(func(v *values) value[int] { return v.volumeSize }, minVolumeSize, maxVolumeSize, "GiB")},
-	{"volumeSize", func(v *values) string {
-		if need := v.maxSize.v * arenaGiB; v.volumeSize.known && v.maxSize.known && v.volumeSize.v >= minVolumeSize && v.volumeSize.v < need {
-			return fmt.Sprintf("%d GiB is too small for %d nodes: each node that writes takes %d GiB at a time, so use %d or more, or lower maxSize",
-				v.volumeSize.v, v.maxSize.v, arenaGiB, need)
-		}
-		return ""
-	}},
-	{"volumeIops", within(func(v *values) value[int] { return v.volumeIOPS }, minVolumeIOPS, maxVolumeIOPS, "IOPS")},
-	{"volumeIops", func(v *values) string {
-		if limit := v.volumeSize.v * maxIOPSPerGiB; v.volumeIOPS.known && v.volumeSize.known && v.volumeIOPS.v <= maxVolumeIOPS && v.volumeIOPS.v > limit {
-			return fmt.Sprintf("%d IOPS are too many for %d GiB: io2 has at most %d per GiB, so use %d or less, or raise volumeSize",
-				v.volumeIOPS.v, v.volumeSize.v, maxIOPSPerGiB, limit)
-		}
-		return ""
-	}},
-
-	{"etcfsVersion", setting("ETCFS_VERSION")},
-	{"etcdVersion", setting("ETCFS_ETCD_VERSION")},
-	{"leaseTtl", func(v *values) string {
-		if !v.leaseTTL.known {
+		},
+	},
+	{
+		property: "maxSize", warns: true, source: sourceEtcd,
+		accepts: fmt.Sprintf("more than %d gives a warning: each further etcd member makes writes slower", maxMembers),
+		reason: func(v *values) string {
+			if v.maxSize.known && v.maxSize.v > maxMembers {
+				return fmt.Sprintf("%d nodes are more than the %d that etcd recommends at most: every node is an etcd member, and each further one makes writes slower", v.maxSize.v, maxMembers)
+			}
 			return ""
-		}
-		if _, err := time.ParseDuration(v.leaseTTL.v); err != nil {
-			return fmt.Sprintf("%q is not a duration such as 10s", v.leaseTTL.v)
-		}
-		return ""
-	}},
-	{"leaseTtl", setting("ETCFS_LEASE_TTL")},
-	{"githubRepo", setting("ETCFS_GITHUB_REPO")},
-	{"releasesUrl", setting("ETCFS_RELEASES_URL")},
-	{"onBootstrapFailure", setting("ETCFS_ON_BOOTSTRAP_FAILURE")},
-	{"recovery", setting("ETCFS_RECOVERY")},
-	{"releasesUrl", func(v *values) string {
-		// What AWS has not told yet is measured at its longest.
-		data, err := userData(v.settings(), longestBucketName, longestSHA256)
-		if err != nil || len(data) <= maxUserData {
+		},
+	},
+	{
+		property: "desiredCapacity",
+		accepts:  "from `minSize` to `maxSize`",
+		reason: func(v *values) string {
+			switch {
+			case !v.desiredCapacity.known:
+				return ""
+			case v.minSize.known && v.desiredCapacity.v < v.minSize.v:
+				return fmt.Sprintf("%d is less than minSize, %d: raise it, lower minSize, or leave it out", v.desiredCapacity.v, v.minSize.v)
+			case v.maxSize.known && v.desiredCapacity.v > v.maxSize.v:
+				return fmt.Sprintf("%d is more than maxSize, %d: lower it, raise maxSize, or leave it out", v.desiredCapacity.v, v.maxSize.v)
+			}
 			return ""
-		}
-		return fmt.Sprintf("makes the instances' user data %d bytes long, of which EC2 takes %d: use shorter values for releasesUrl and githubRepo", len(data), maxUserData)
-	}},
+		},
+	},
+	{
+		property: "desiredCapacity", warns: true, source: sourceEtcd,
+		accepts: "an even number gives a warning: it survives the loss of no more nodes than one less",
+		reason: func(v *values) string {
+			if !v.desiredCapacity.known {
+				return ""
+			}
+			return even(v.desiredCapacity.v)
+		},
+	},
 
-	{"tags", func(v *values) string {
-		if len(v.tags.v) > maxTags {
-			return fmt.Sprintf("has %d entries: at most %d, since AWS takes 50 and keeps some for itself and the component", len(v.tags.v), maxTags)
-		}
+	{
+		property: "instanceType",
+		reason: text(func(v *values) value[string] { return v.instanceType },
+			`^[a-z0-9][a-z0-9-]*\.[a-z0-9-]+$`, "an EC2 instance type such as t3.medium"),
+	},
+	{
+		property: "amiId",
+		accepts:  "an AMI ID",
+		reason: text(func(v *values) value[string] { return v.amiID },
+			`^ami-([0-9a-f]{8}|[0-9a-f]{17})$`, "an AMI ID such as ami-0123456789abcdef0"),
+	},
+	{
+		property: "rootVolumeSize", source: sourceGP3,
+		accepts: fmt.Sprintf("from %d to %d GiB", minRootVolumeSize, maxRootVolumeSize),
+		reason:  within(func(v *values) value[int] { return v.rootVolumeSize }, minRootVolumeSize, maxRootVolumeSize, "GiB"),
+	},
+	{
+		property: "keyName", source: sourceKeyPair,
+		accepts: "1 to 255 printable ASCII characters",
+		reason: text(func(v *values) value[string] { return v.keyName },
+			`^[!-~]([ -~]{0,253}[!-~])?$`, "the name of an EC2 key pair: 1 to 255 printable ASCII characters"),
+	},
+	{
+		property: "sshIngressCidr",
+		accepts:  "an IPv4 range without bits set outside of its prefix",
+		reason: func(v *values) string {
+			if !v.sshIngressCIDR.known {
+				return ""
+			}
+			prefix, err := netip.ParsePrefix(v.sshIngressCIDR.v)
+			if err != nil || !prefix.Addr().Is4() {
+				return fmt.Sprintf("%q is not an IPv4 range such as 203.0.113.7/32", v.sshIngressCIDR.v)
+			}
+			if prefix != prefix.Masked() {
+				return fmt.Sprintf("%q has bits set outside its prefix: write %s", v.sshIngressCIDR.v, prefix.Masked())
+			}
+			return ""
+		},
+	},
+	{
+		property: "instanceProfile", source: sourceProfile,
+		accepts: "an instance profile's name, not its ARN: 1 to 128 letters, digits and `_+=,.@-`",
+		reason: text(func(v *values) value[string] { return v.instanceProfile },
+			`^[\w+=,.@-]{1,128}$`, "the name of an instance profile (its name, not its ARN)"),
+	},
+
+	{
+		property: "volumeSize", source: sourceIO2,
+		accepts: fmt.Sprintf("from %d to %d GiB", minVolumeSize, maxVolumeSize),
+		reason:  within(func(v *values) value[int] { return v.volumeSize }, minVolumeSize, maxVolumeSize, "GiB"),
+	},
+	{
+		property: "volumeSize",
+		accepts:  fmt.Sprintf("at least %d GiB per node of `maxSize`, which a node that writes takes at a time", arenaGiB),
+		reason: func(v *values) string {
+			if need := v.maxSize.v * arenaGiB; v.volumeSize.known && v.maxSize.known && v.volumeSize.v >= minVolumeSize && v.volumeSize.v < need {
+				return fmt.Sprintf("%d GiB is too small for %d nodes: each node that writes takes %d GiB at a time, so use %d or more, or lower maxSize",
+					v.volumeSize.v, v.maxSize.v, arenaGiB, need)
+			}
+			return ""
+		},
+	},
+	{
+		property: "volumeIops", source: sourceIO2,
+		accepts: fmt.Sprintf("from %d to %d", minVolumeIOPS, maxVolumeIOPS),
+		reason:  within(func(v *values) value[int] { return v.volumeIOPS }, minVolumeIOPS, maxVolumeIOPS, "IOPS"),
+	},
+	{
+		property: "volumeIops", source: sourceIO2,
+		accepts: fmt.Sprintf("at most %d per GiB of `volumeSize`", maxIOPSPerGiB),
+		reason: func(v *values) string {
+			if limit := v.volumeSize.v * maxIOPSPerGiB; v.volumeIOPS.known && v.volumeSize.known && v.volumeIOPS.v <= maxVolumeIOPS && v.volumeIOPS.v > limit {
+				return fmt.Sprintf("%d IOPS are too many for %d GiB: io2 has at most %d per GiB, so use %d or less, or raise volumeSize",
+					v.volumeIOPS.v, v.volumeSize.v, maxIOPSPerGiB, limit)
+			}
+			return ""
+		},
+	},
+
+	{
+		property: "etcfsVersion", source: sourceReleases,
+		accepts: "a release such as `0.36.0`, or `latest`; none up to 0.35.0, which do not start on Amazon Linux 2023",
+		reason:  setting("ETCFS_VERSION"),
+	},
+	{
+		property: "etcdVersion",
+		accepts:  "a release of the 3.5 or 3.6 series with its leading v",
+		reason:   setting("ETCFS_ETCD_VERSION"),
+	},
+	{
+		property: "leaseTtl",
+		accepts:  "a duration in whole seconds of which the double exceeds 10s: 6s or more",
+		reason: func(v *values) string {
+			if !v.leaseTTL.known {
+				return ""
+			}
+			if _, err := time.ParseDuration(v.leaseTTL.v); err != nil {
+				return fmt.Sprintf("%q is not a duration such as 10s", v.leaseTTL.v)
+			}
+			return ""
+		},
+	},
+	{property: "leaseTtl", reason: setting("ETCFS_LEASE_TTL")},
+	{property: "githubRepo", accepts: "`owner/name`", reason: setting("ETCFS_GITHUB_REPO")},
+	{property: "releasesUrl", accepts: "an http or https URL without query and fragment", reason: setting("ETCFS_RELEASES_URL")},
+	{property: "onBootstrapFailure", accepts: fmt.Sprintf("`%s` or `%s`", settings.FailureReplace, settings.FailureKeep), reason: setting("ETCFS_ON_BOOTSTRAP_FAILURE")},
+	{property: "recovery", accepts: fmt.Sprintf("`%s`", settings.RecoveryReform), reason: setting("ETCFS_RECOVERY")},
+	{
+		property: "releasesUrl", source: sourceUserData,
+		accepts: fmt.Sprintf("so long that the instances' user data has at most %d bytes", maxUserData),
+		reason: func(v *values) string {
+			// What AWS has not told yet is measured at its longest.
+			data, err := userData(v.settings(), longestBucketName, longestSHA256)
+			if err != nil || len(data) <= maxUserData {
+				return ""
+			}
+			return fmt.Sprintf("makes the instances' user data %d bytes long, of which EC2 takes %d: use shorter values for releasesUrl and githubRepo", len(data), maxUserData)
+		},
+	},
+
+	{
+		property: "tags", source: sourceTags,
+		accepts: fmt.Sprintf("at most %d: AWS takes 50 and keeps some for itself and the component", maxTags),
+		reason: func(v *values) string {
+			if len(v.tags.v) > maxTags {
+				return fmt.Sprintf("has %d entries: at most %d, since AWS takes 50 and keeps some for itself and the component", len(v.tags.v), maxTags)
+			}
+			return ""
+		},
+	},
+	{
+		property: "tags",
+		accepts:  fmt.Sprintf("not `%s`, `%s` and `%s`, which the component sets itself", settings.TagClusterName, settings.TagRole, tagName),
+		entries: eachTag(func(key, _ string) string {
+			if key == settings.TagClusterName || key == settings.TagRole || key == tagName {
+				return "is a tag that the component sets itself; choose another key"
+			}
+			return ""
+		}),
+	},
+	{
+		property: "tags", source: sourceTags,
+		accepts: "keys of 1 to 128 characters that do not start with `aws:`, values of up to 256",
+		entries: eachTag(func(key, value string) string {
+			switch {
+			case strings.HasPrefix(strings.ToLower(key), "aws:"):
+				return `starts with "aws:", which AWS keeps for itself; choose another key`
+			case key == "" || len([]rune(key)) > 128:
+				return "has a key that is empty or longer than 128 characters"
+			case len([]rune(value)) > 256:
+				return "has a value longer than 256 characters"
+			}
+			return ""
+		}),
+	},
+
+	{
+		property: "availabilityZone",
+		accepts:  "a zone of the provider's Region, with a default subnet unless `subnetId` is given",
+		reason: func(v *values) string {
+			if v.aws.subnet.err == nil || v.subnetID.given {
+				return ""
+			}
+			return fmt.Sprintf("cannot be looked up: name a zone of this Region that has a default subnet, or give subnetId (%v)", v.aws.subnet.err)
+		},
+	},
+	{
+		property: "subnetId",
+		accepts:  "a subnet of the provider's account and Region",
+		reason: func(v *values) string {
+			if v.aws.subnet.err == nil || !v.subnetID.given {
+				return ""
+			}
+			return fmt.Sprintf("cannot be looked up: name a subnet of this account and Region (%v)", v.aws.subnet.err)
+		},
+	},
+	{
+		property: "subnetId",
+		accepts:  "in `availabilityZone`, if that is given as well",
+		reason: func(v *values) string {
+			if !v.subnetID.given || !v.aws.subnet.known || !v.availabilityZone.known || v.aws.subnet.v == v.availabilityZone.v {
+				return ""
+			}
+			return fmt.Sprintf("is in %s, not in availabilityZone, %s: name a subnet of that zone, or leave availabilityZone out", v.aws.subnet.v, v.availabilityZone.v)
+		},
+	},
+	{
+		property: "instanceType",
+		accepts:  "one that exists in the Region",
+		reason: func(v *values) string {
+			if v.aws.instanceType.err == nil {
+				return ""
+			}
+			return fmt.Sprintf("%s cannot be looked up: name an instance type that this Region has (%v)", v.instanceType.v, v.aws.instanceType.err)
+		},
+	},
+	{
+		property: "instanceType", source: sourceMultiAttach,
+		accepts: "of the Nitro system, which Multi-Attach needs",
+		reason: func(v *values) string {
+			if kind := v.aws.instanceType; !kind.known || kind.v.nitro {
+				return ""
+			}
+			return v.instanceType.v + " is not of the Nitro system, which a Multi-Attach volume needs: use one that is, such as " + defaultInstanceType
+		},
+	},
+	{
+		property: "instanceType", source: sourceReleases,
+		accepts: "for x86_64, which EtcFS is released for",
+		reason: func(v *values) string {
+			if kind := v.aws.instanceType; !kind.known || slices.Contains(kind.v.architectures, architecture) {
+				return ""
+			}
+			return fmt.Sprintf("%s is for %s, and EtcFS is released for %s: use an instance type for that, such as %s",
+				v.instanceType.v, strings.Join(v.aws.instanceType.v.architectures, " and "), architecture, defaultInstanceType)
+		},
+	},
+	{
+		property: "instanceType",
+		accepts:  "offered in the cluster's zone",
+		reason: func(v *values) string {
+			offered := v.aws.offered
+			switch {
+			case offered.err != nil:
+				return fmt.Sprintf("%s cannot be looked up in the zone (%v)", v.instanceType.v, offered.err)
+			case !offered.known || offered.v:
+				return ""
+			}
+			return fmt.Sprintf("%s is not offered in %s: use another instance type, or another zone", v.instanceType.v, v.zone().v)
+		},
+	},
+}
+
+// maxMembers is the largest etcd cluster that its makers recommend.
+const maxMembers = 7
+
+// architecture is what EtcFS is released for, as EC2 calls it.
+const architecture = "x86_64"
+
+func even(nodes int) string {
+	if nodes%2 != 0 {
 		return ""
-	}},
+	}
+	return fmt.Sprintf("%d is an even number of nodes: etcd then survives the loss of %d, as with %d", nodes, (nodes-1)/2, nodes-1)
 }
 
 // maxTags leaves room for the component's own tags and for those that Auto
@@ -155,35 +408,39 @@ var rules = []rule{
 // https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
 const maxTags = 40
 
-// validate judges the inputs by the rules, and each tag by its own; all
-// problems are returned, in the order of the rules.
-func validate(v *values) []errors.InputPropertyErrorDetails {
-	var problems []errors.InputPropertyErrorDetails
+// validate judges the inputs by the rules: problems are everything that cannot
+// be accepted, warnings what can, both in the order of the rules.
+func validate(v *values) (problems, warnings []errors.InputPropertyErrorDetails) {
 	for _, rule := range rules {
-		if reason := rule.reason(v); reason != "" {
-			problems = append(problems, errors.InputPropertyErrorDetails{PropertyPath: rule.property, Reason: reason})
+		found := map[string]string{}
+		if rule.entries != nil {
+			found = rule.entries(v)
+		} else if reason := rule.reason(v); reason != "" {
+			found[""] = reason
+		}
+		for _, index := range slices.Sorted(maps.Keys(found)) {
+			detail := errors.InputPropertyErrorDetails{PropertyPath: rule.property + index, Reason: found[index]}
+			if rule.warns {
+				warnings = append(warnings, detail)
+			} else {
+				problems = append(problems, detail)
+			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(v.tags.v)) {
-		if reason := checkTag(key, v.tags.v[key]); reason != "" {
-			problems = append(problems, errors.InputPropertyErrorDetails{PropertyPath: fmt.Sprintf("tags[%q]", key), Reason: reason})
-		}
-	}
-	return problems
+	return problems, warnings
 }
 
-func checkTag(key, value string) string {
-	switch {
-	case key == settings.TagClusterName || key == settings.TagRole || key == tagName:
-		return "is a tag that the component sets itself; choose another key"
-	case strings.HasPrefix(strings.ToLower(key), "aws:"):
-		return `starts with "aws:", which AWS keeps for itself; choose another key`
-	case key == "" || len([]rune(key)) > 128:
-		return "has a key that is empty or longer than 128 characters"
-	case len([]rune(value)) > 256:
-		return "has a value longer than 256 characters"
+// eachTag judges every tag.
+func eachTag(judge func(key, value string) string) func(*values) map[string]string {
+	return func(v *values) map[string]string {
+		found := map[string]string{}
+		for key, value := range v.tags.v {
+			if reason := judge(key, value); reason != "" {
+				found[fmt.Sprintf("[%q]", key)] = reason
+			}
+		}
+		return found
 	}
-	return ""
 }
 
 // required refuses an input that was not given.

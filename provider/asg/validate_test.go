@@ -3,12 +3,17 @@ package asg_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	presource "github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/etcfs/pulumi-etcfs/provider/asg"
 )
 
 // TestRules has both sides of each rule: what is refused, with the property
@@ -34,6 +39,13 @@ func TestRules(t *testing.T) {
 		}
 		url = func(n int) property.Value { return text("https://mirror.example/" + strings.Repeat("x", n)) }
 	)
+	types := map[string]instanceType{
+		"m5.metal":   {metal: true, nvme: true, architecture: "x86_64", offered: true},
+		"i1.metal":   {metal: true, architecture: "x86_64", offered: true},
+		"m4.large":   {hypervisor: "xen", architecture: "x86_64", offered: true},
+		"t4g.medium": {hypervisor: "nitro", architecture: "arm64", nvme: true, offered: true},
+		"m7i.large":  {hypervisor: "nitro", architecture: "x86_64", nvme: true},
+	}
 	type inputs = map[string]property.Value
 	unset := property.New(property.Null)
 	for _, test := range []struct {
@@ -50,7 +62,7 @@ func TestRules(t *testing.T) {
 		{"name like a security group", inputs{"clusterName": text("sg-demo")}, "clusterName", `"sg-"`, inputs{"clusterName": text("sgdemo")}},
 
 		{"no placement", inputs{"availabilityZone": unset}, "availabilityZone", "is missing", inputs{"availabilityZone": unset, "subnetId": text(subnetID)}},
-		{"two placements", inputs{"subnetId": text(subnetID)}, "subnetId", "cannot be combined with availabilityZone", nil},
+		{"two placements", inputs{"subnetId": text(subnetID), "availabilityZone": text("eu-west-1b")}, "subnetId", "is in eu-west-1a, not in availabilityZone, eu-west-1b", inputs{"subnetId": text(subnetID)}},
 		{"a Region for a zone", inputs{"availabilityZone": text("eu-west-1")}, "availabilityZone", "such as eu-west-1a", inputs{"availabilityZone": text("us-gov-west-1b")}},
 		{"a Local Zone", inputs{"availabilityZone": text("us-west-2-lax-1")}, "availabilityZone", "such as eu-west-1a", inputs{"availabilityZone": text("us-west-2-lax-1a")}},
 		{"not a subnet", inputs{"availabilityZone": unset, "subnetId": text("vpc-0123456789abcdef0")}, "subnetId", "subnet ID", inputs{"availabilityZone": unset, "subnetId": text("subnet-01234567")}},
@@ -61,7 +73,12 @@ func TestRules(t *testing.T) {
 		{"desired below min", inputs{"desiredCapacity": number(2)}, "desiredCapacity", "less than minSize, 3", inputs{"desiredCapacity": number(3)}},
 		{"desired above max", inputs{"desiredCapacity": number(6)}, "desiredCapacity", "more than maxSize, 5", inputs{"desiredCapacity": number(5)}},
 
-		{"not an instance type", inputs{"instanceType": text("medium")}, "instanceType", "t3.medium", inputs{"instanceType": text("u-6tb1.metal")}},
+		{"not an instance type", inputs{"instanceType": text("medium")}, "instanceType", "t3.medium", inputs{"instanceType": text("m5.metal")}},
+		{"no such instance type", inputs{"instanceType": text("x9.large")}, "instanceType", "name an instance type that this Region has", nil},
+		{"a Xen instance type", inputs{"instanceType": text("m4.large")}, "instanceType", "not of the Nitro system", nil},
+		{"old bare metal", inputs{"instanceType": text("i1.metal")}, "instanceType", "not of the Nitro system", nil},
+		{"an ARM instance type", inputs{"instanceType": text("t4g.medium")}, "instanceType", "is for arm64, and EtcFS is released for x86_64", nil},
+		{"not offered in the zone", inputs{"instanceType": text("m7i.large")}, "instanceType", "is not offered in eu-west-1a", nil},
 		{"not an image", inputs{"amiId": text("al2023")}, "amiId", "AMI ID", inputs{"amiId": text("ami-0123456789abcdef0")}},
 		{"root volume too small", inputs{"rootVolumeSize": number(7)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(8)}},
 		{"root volume too large", inputs{"rootVolumeSize": number(16385)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(16384)}},
@@ -98,7 +115,7 @@ func TestRules(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.preview = true
+			w.preview, w.types = true, types
 			_, err := w.construct(t, given(test.refused))
 			var problems refusal
 			if !errors.As(err, &problems) {
@@ -114,11 +131,58 @@ func TestRules(t *testing.T) {
 				return
 			}
 			w = newWorld()
-			w.preview = true
+			w.preview, w.types = true, types
 			if _, err := w.construct(t, given(test.passes)); err != nil {
 				t.Errorf("the other side of the limit is refused: %v", err)
 			}
 		})
+	}
+}
+
+// What is accepted with a warning, and what just needs none.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		args asg.ClusterArgs
+		want []string // the beginnings
+	}{
+		{"the defaults", asg.ClusterArgs{}, nil},
+		{"an even minimum", asg.ClusterArgs{MinSize: pulumi.Int(2)}, []string{"minSize: 2 is an even number of nodes: etcd then survives the loss of 0, as with 1"}},
+		{"an even minimum that is not the size", asg.ClusterArgs{MinSize: pulumi.Int(2), DesiredCapacity: pulumi.Int(3)}, nil},
+		{"an even size", asg.ClusterArgs{DesiredCapacity: pulumi.Int(4)}, []string{"desiredCapacity: 4 is an even number of nodes: etcd then survives the loss of 1, as with 3"}},
+		{"seven at most", asg.ClusterArgs{MaxSize: pulumi.Int(7)}, nil},
+		{"eight at most", asg.ClusterArgs{MaxSize: pulumi.Int(8)}, []string{"maxSize: 8 nodes are more than the 7 that etcd recommends"}},
+	} {
+		got, err := asg.Warnings(t.Context(), &test.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
+			t.Errorf("%s: got warnings %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// Every input is in the reference, with what is accepted of it.
+func TestReferenceIsComplete(t *testing.T) {
+	t.Parallel()
+	var got, want []string
+	for _, input := range asg.Inputs() {
+		got = append(got, input.Name)
+		if len(asg.Limits(input.Name)) == 0 {
+			t.Errorf("nothing says what is accepted of %s", input.Name)
+		}
+		if input.Effect == "" {
+			t.Errorf("nothing says what changing %s does", input.Name)
+		}
+	}
+	for field := range reflect.TypeFor[asg.ClusterArgs]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("pulumi"), ",")
+		want = append(want, name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("inputs of the reference (-want +got):\n%s", diff)
 	}
 }
 

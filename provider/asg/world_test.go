@@ -38,6 +38,8 @@ type world struct {
 	dnsSuffix string
 	// noSubnet fails the subnet lookup.
 	noSubnet bool
+	// types are the instance types that exist besides the default one.
+	types map[string]instanceType
 
 	mu        sync.Mutex
 	resources map[string]child // by type and name
@@ -52,6 +54,13 @@ type child struct {
 	provider     string
 	dependencies []string // URNs
 	urn          string
+}
+
+// instanceType is what AWS tells about an instance type.
+type instanceType struct {
+	hypervisor, architecture string
+	metal, nvme              bool
+	offered                  bool
 }
 
 type lookup struct {
@@ -89,9 +98,45 @@ func (w *world) Call(args pulumi.MockCallArgs) (presource.PropertyMap, error) {
 		if w.noSubnet {
 			return nil, errors.New("no matching EC2 Subnet found")
 		}
-		return presource.NewPropertyMapFromMap(map[string]any{"id": subnetID, "availabilityZone": zone, "vpcId": "vpc-0123456789abcdef0"}), nil
+		in := zone
+		if asked, ok := args.Args["availabilityZone"]; ok {
+			in = asked.StringValue()
+		}
+		return presource.NewPropertyMapFromMap(map[string]any{"id": subnetID, "availabilityZone": in, "vpcId": "vpc-0123456789abcdef0"}), nil
+	case "aws:ec2/getInstanceType:getInstanceType":
+		name := args.Args["instanceType"].StringValue()
+		kind, ok := w.instanceType(name)
+		if !ok {
+			return nil, errors.New("no matching EC2 Instance Type found")
+		}
+		nvme := "unsupported"
+		if kind.nvme {
+			nvme = "required"
+		}
+		return presource.NewPropertyMapFromMap(map[string]any{
+			"id": name, "instanceType": name, "hypervisor": kind.hypervisor, "bareMetal": kind.metal, "ebsNvmeSupport": nvme,
+			"supportedArchitectures": []any{kind.architecture},
+		}), nil
+	case "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings":
+		offered := []any{}
+		for _, filter := range args.Args["filters"].ArrayValue() {
+			name := filter.ObjectValue()["values"].ArrayValue()[0].StringValue()
+			if kind, ok := w.instanceType(name); ok && kind.offered {
+				offered = append(offered, name)
+			}
+		}
+		return presource.NewPropertyMapFromMap(map[string]any{"id": "eu-west-1", "instanceTypes": offered}), nil
 	}
 	return nil, fmt.Errorf("the world has no %s", args.Token)
+}
+
+// instanceType looks up an instance type: the default one, and what a test
+// added.
+func (w *world) instanceType(name string) (instanceType, bool) {
+	if kind, ok := w.types[name]; ok {
+		return kind, true
+	}
+	return instanceType{hypervisor: "nitro", architecture: "x86_64", nvme: true, offered: true}, name == "t3.medium"
 }
 
 // NewResource creates a resource. In a preview nothing is told that AWS, and

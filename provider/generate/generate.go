@@ -1,5 +1,5 @@
-// Package generate makes the provider's schema and its SDKs. It is for the
-// build only: the plugin does not contain the generators.
+// Package generate makes the provider's schema, its SDKs and its reference. It
+// is for the build only: the plugin does not contain the generators.
 package generate
 
 import (
@@ -32,7 +32,11 @@ func Files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{schemaFile: text}
+	page, err := reference(spec)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{schemaFile: text, referenceFile: page}
 
 	// Each generator binds the schema for itself: it writes its language's view
 	// into the bound package.

@@ -158,7 +158,7 @@ export interface ClusterArgs {
      */
     amiId?: pulumi.Input<string | undefined>;
     /**
-     * The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
+     * The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
      */
     availabilityZone?: pulumi.Input<string | undefined>;
     /**
@@ -226,7 +226,7 @@ export interface ClusterArgs {
      */
     sshIngressCidr?: pulumi.Input<string | undefined>;
     /**
-     * The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
+     * The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
      */
     subnetId?: pulumi.Input<string | undefined>;
     /**

@@ -70,7 +70,7 @@ func NewCluster(ctx *pulumi.Context,
 type clusterArgs struct {
 	// The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
 	AmiId *string `pulumi:"amiId"`
-	// The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
+	// The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
 	AvailabilityZone *string `pulumi:"availabilityZone"`
 	// The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. 3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. One name can be used once per account and Region. Changing it replaces everything, the data volume included.
 	ClusterName string `pulumi:"clusterName"`
@@ -104,7 +104,7 @@ type clusterArgs struct {
 	RootVolumeSize *int `pulumi:"rootVolumeSize"`
 	// The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
 	SshIngressCidr *string `pulumi:"sshIngressCidr"`
-	// The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
+	// The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
 	SubnetId *string `pulumi:"subnetId"`
 	// Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
 	Tags map[string]string `pulumi:"tags"`
@@ -118,7 +118,7 @@ type clusterArgs struct {
 type ClusterArgs struct {
 	// The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
 	AmiId pulumi.StringPtrInput
-	// The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
+	// The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
 	AvailabilityZone pulumi.StringPtrInput
 	// The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. 3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. One name can be used once per account and Region. Changing it replaces everything, the data volume included.
 	ClusterName pulumi.StringInput
@@ -152,7 +152,7 @@ type ClusterArgs struct {
 	RootVolumeSize pulumi.IntPtrInput
 	// The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
 	SshIngressCidr pulumi.StringPtrInput
-	// The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
+	// The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
 	SubnetId pulumi.StringPtrInput
 	// Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
 	Tags pulumi.StringMapInput

@@ -1,0 +1,79 @@
+package asg
+
+import (
+	"strconv"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
+)
+
+// Effect is what changing an input does to a cluster that exists.
+type Effect string
+
+// The effects, as docs/reference.md has them. tests/engine proves each.
+const (
+	// InPlace changes resources as they are; nodes that run are not touched.
+	InPlace Effect = "Resources are updated in place; running nodes are not touched."
+	// NewNodes makes a new version of the launch template.
+	NewNodes Effect = "A new version of the launch template, which new nodes start from; running nodes keep the old one until they are replaced."
+	// Replaced makes everything anew, the data volume included.
+	Replaced Effect = "Everything is replaced, and the data volume with it: **the data is lost**, unless a snapshot is kept."
+	// Moved makes anew what lives in a zone.
+	Moved Effect = "The data volume is replaced, since it cannot leave its zone: **the data is lost**, unless a snapshot is kept. New nodes start in the new place."
+	// Nothing changes nothing until something else happens.
+	Nothing Effect = "Nothing is changed now; it matters when the cluster is destroyed."
+)
+
+// Input is what the reference says about an input besides its description.
+type Input struct {
+	Name string
+	// Default is the default's text, "" without one.
+	Default string
+	Effect  Effect
+}
+
+// Inputs lists the inputs in the order of ClusterArgs.
+func Inputs() []Input {
+	node := settings.Defaults()
+	return []Input{
+		{"clusterName", "", Replaced},
+		{"availabilityZone", "", Moved},
+		{"subnetId", "", InPlace},
+		{"minSize", strconv.Itoa(defaultMinSize), InPlace},
+		{"maxSize", strconv.Itoa(defaultMaxSize), InPlace},
+		{"desiredCapacity", "", InPlace},
+		{"instanceType", defaultInstanceType, NewNodes},
+		{"amiId", "", NewNodes},
+		{"rootVolumeSize", strconv.Itoa(defaultRootVolumeSize), NewNodes},
+		{"keyName", "", NewNodes},
+		{"sshIngressCidr", "", InPlace},
+		{"instanceProfile", "", NewNodes},
+		{"volumeSize", strconv.Itoa(defaultVolumeSize), InPlace},
+		{"volumeIops", strconv.Itoa(defaultVolumeIOPS), InPlace},
+		{"etcfsVersion", node.Version, NewNodes},
+		{"etcdVersion", node.EtcdVersion, NewNodes},
+		{"leaseTtl", node.LeaseTTL.String(), NewNodes},
+		{"githubRepo", node.Repository, NewNodes},
+		{"releasesUrl", node.ReleasesURL, NewNodes},
+		{"onBootstrapFailure", string(node.OnBootstrapFailure), NewNodes},
+		{"recovery", "", NewNodes},
+		{"tags", "", NewNodes},
+	}
+}
+
+// Limit is something that is accepted of an input, or warned about.
+type Limit struct {
+	Text string
+	// Source is where it comes from, "" when it is the component's own.
+	Source string
+}
+
+// Limits lists what is accepted of an input.
+func Limits(input string) []Limit {
+	var list []Limit
+	for _, rule := range rules {
+		if rule.property == input && rule.accepts != "" {
+			list = append(list, Limit{rule.accepts, rule.source})
+		}
+	}
+	return list
+}
