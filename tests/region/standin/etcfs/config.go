@@ -166,9 +166,9 @@ func (c *metaConfig) check() error {
 	return nil
 }
 
-// device opens the shared device, nil without one: the daemon then starts, and
+// open opens the shared device, nil without one: the daemon then starts, and
 // can store nothing.
-func (c *metaConfig) device() (*os.File, error) {
+func (c *metaConfig) open() (*device, error) {
 	root, path := rootfs.Root(), c.blockDevice
 	if c.volumeID != "" {
 		var err error
@@ -179,12 +179,11 @@ func (c *metaConfig) device() (*os.File, error) {
 	if path == "" {
 		return nil, nil
 	}
-	// The device exists already; a missing one must not become a file.
-	device, err := os.OpenFile(rootfs.Path(root, path), os.O_RDWR, 0)
+	opened, err := openDevice(rootfs.Path(root, path))
 	if err != nil {
 		return nil, fmt.Errorf("open block device %s: %w", path, err)
 	}
-	return device, nil
+	return opened, nil
 }
 
 // deviceOf finds a volume's device by the serial number in sysfs.

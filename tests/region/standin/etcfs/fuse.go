@@ -63,19 +63,26 @@ func Fuse(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	f := &fuse{
+	logger := slog.New(slog.NewTextHandler(stderr, nil)).With("node", *node)
+	f := &folderSync{
 		folder: rootfs.Path(root, set.Arg(0)), scratch: rootfs.Path(root, "/run/standin/scratch"),
-		logger: slog.New(slog.NewTextHandler(stderr, nil)).With("node", *node), known: map[string][sha256.Size]byte{},
+		logger: logger, known: map[string][sha256.Size]byte{},
 	}
-	if err := f.run(ctx, root, rootfs.Path(root, *socket)); err != nil {
-		f.logger.Error("etcfuse failed", "error", err)
+	if root == "" {
+		err = mountKernel(ctx, set.Arg(0), *socket, logger)
+	} else {
+		err = f.run(ctx, root, rootfs.Path(root, *socket))
+	}
+	if err != nil {
+		logger.Error("etcfuse failed", "error", err)
 		return 1
 	}
 	return 0
 }
 
-// fuse keeps a folder and the files of the cluster equal.
-type fuse struct {
+// folderSync keeps a folder and the files of the cluster equal, which is how a
+// process machine mounts: it needs no privilege.
+type folderSync struct {
 	folder  string
 	scratch string // for files that are moved into the folder whole
 	logger  *slog.Logger
@@ -90,7 +97,7 @@ type fuse struct {
 	known map[string][sha256.Size]byte
 }
 
-func (f *fuse) run(ctx context.Context, root, socket string) error {
+func (f *folderSync) run(ctx context.Context, root, socket string) error {
 	if info, err := os.Stat(f.folder); err != nil || !info.IsDir() {
 		return fmt.Errorf("bad mount point %s: no such directory", rootfs.Strip(root, f.folder))
 	}
@@ -136,7 +143,7 @@ func (f *fuse) run(ctx context.Context, root, socket string) error {
 }
 
 // flush stores what changed last, before an orderly unmount.
-func (f *fuse) flush() error {
+func (f *folderSync) flush() error {
 	entries, err := os.ReadDir(f.folder)
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -161,7 +168,7 @@ func (f *fuse) flush() error {
 }
 
 // unmount empties the folder without telling the cluster.
-func (f *fuse) unmount() {
+func (f *folderSync) unmount() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unmounted = true
@@ -169,7 +176,7 @@ func (f *fuse) unmount() {
 }
 
 // empty leaves the folder as a mount point without a mount is.
-func (f *fuse) empty() {
+func (f *folderSync) empty() {
 	entries, err := os.ReadDir(f.folder)
 	if err != nil {
 		return
@@ -180,7 +187,7 @@ func (f *fuse) empty() {
 }
 
 // load brings every file of the cluster into the folder.
-func (f *fuse) load() (revision int64, err error) {
+func (f *folderSync) load() (revision int64, err error) {
 	var files Names
 	if err := f.meta.Call("Files.List", struct{}{}, &files); err != nil {
 		return 0, fmt.Errorf("list files: %w", err)
@@ -194,7 +201,7 @@ func (f *fuse) load() (revision int64, err error) {
 }
 
 // pull brings the changes of the cluster into the folder.
-func (f *fuse) pull(revision int64) error {
+func (f *folderSync) pull(revision int64) error {
 	for {
 		var changed Names
 		if err := f.meta.Call("Files.Changes", revision, &changed); err != nil {
@@ -217,7 +224,7 @@ func (f *fuse) pull(revision int64) error {
 
 // fetch makes a file in the folder what it is in the cluster. One that cannot
 // be read is logged and left away: reading it is an I/O error.
-func (f *fuse) fetch(name string) error {
+func (f *folderSync) fetch(name string) error {
 	var file File
 	err := f.meta.Call("Files.Read", name, &file)
 	if errors.Is(err, rpc.ErrShutdown) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -251,7 +258,7 @@ func (f *fuse) fetch(name string) error {
 }
 
 // push brings the changes of the folder into the cluster.
-func (f *fuse) push(watch *watch) error {
+func (f *folderSync) push(watch *watch) error {
 	for {
 		changed, err := watch.next()
 		if err != nil {
@@ -265,7 +272,7 @@ func (f *fuse) push(watch *watch) error {
 	}
 }
 
-func (f *fuse) put(name string) error {
+func (f *folderSync) put(name string) error {
 	f.mu.Lock()
 	known, existed := f.known[name]
 	data, err := os.ReadFile(filepath.Join(f.folder, name))

@@ -83,12 +83,12 @@ func runMeta(ctx context.Context, c metaConfig, logger *slog.Logger) (err error)
 	if err := c.check(); err != nil {
 		return err
 	}
-	device, err := c.device()
+	device, err := c.open()
 	if err != nil {
 		return err
 	}
 	if device != nil {
-		defer device.Close()
+		defer device.close()
 	} else {
 		logger.Warn("no block device: every write will fail")
 	}

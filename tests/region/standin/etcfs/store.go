@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,13 +42,10 @@ type extent struct {
 	Node   string `json:"node"`
 }
 
-// block is the unit that space on the device is handed out in.
-const block = 4096
-
 // store keeps files: data on the device, metadata in etcd.
 type store struct {
 	etcd     *clientv3.Client
-	device   *os.File // nil: every write fails
+	device   *device // nil: every write fails
 	nodeID   string
 	readOnly bool
 	// generation is this node's when it started; a peer that fences the node
@@ -85,10 +81,7 @@ func (s *store) write(ctx context.Context, name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.device.WriteAt(data, offset); err != nil {
-		return fmt.Errorf("write to the device: %w", err)
-	}
-	if err := s.device.Sync(); err != nil {
+	if err := s.device.write(data, offset); err != nil {
 		return fmt.Errorf("write to the device: %w", err)
 	}
 	sum := sha256.Sum256(data)
@@ -121,7 +114,7 @@ func (s *store) commit(ctx context.Context, op clientv3.Op) error {
 // allocate hands out space on the device.
 func (s *store) allocate(ctx context.Context, length int64) (int64, error) {
 	size := (length + block - 1) / block * block
-	info, err := s.device.Stat()
+	capacity, err := s.device.size()
 	if err != nil {
 		return 0, fmt.Errorf("size of the device: %w", err)
 	}
@@ -137,7 +130,7 @@ func (s *store) allocate(ctx context.Context, length int64) (int64, error) {
 				return 0, fmt.Errorf("allocate: %w", err)
 			}
 		}
-		if next+size > info.Size() {
+		if next+size > capacity {
 			return 0, syscall.ENOSPC
 		}
 		taken, err := s.etcd.Txn(ctx).
@@ -168,8 +161,8 @@ func (s *store) read(ctx context.Context, name string) ([]byte, error) {
 	if err := json.Unmarshal(response.Kvs[0].Value, &e); err != nil {
 		return nil, fmt.Errorf("look up %s: %w", name, err)
 	}
-	data := make([]byte, e.Length)
-	if _, err := s.device.ReadAt(data, e.Offset); err != nil {
+	data, err := s.device.read(e.Length, e.Offset)
+	if err != nil {
 		return nil, fmt.Errorf("read from the device: %w", err)
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != e.SHA256 {
