@@ -43,6 +43,13 @@ test: build ## Run every test
 demo: build ## Show the life of a cluster in a region in a box: up, scale out and in, lose a node, destroy
 	@$(tooled) && export ETCFS_TOOLS && go build -o bin/region/demo ./tests/demo && exec bin/region/demo
 
+DURATION ?= 10m
+SEED ?=
+
+.PHONY: chaos
+chaos: build ## Inject faults into a cluster for DURATION (10m), as SEED decides, and judge what happened
+	@$(tooled) && export ETCFS_TOOLS && go build -o bin/region/chaos ./tests/chaos && exec bin/region/chaos -duration=$(DURATION) -seed=$(SEED)
+
 .PHONY: bench
 bench: build ## Run the benchmarks
 	@$(tooled) && export ETCFS_TOOLS && go test -run '^$$' -bench . -benchmem ./...

@@ -61,15 +61,23 @@ type World struct {
 	Cluster string
 	// Target is the instance that a targeted fault hits.
 	Target string
-	// Report is told whenever a fault strikes an instance.
-	Report func(instanceID, what string)
 
-	board *board
+	watcher Watcher
+	board   *board
+}
+
+// Watcher is told what happens in a world.
+type Watcher interface {
+	// Struck is told right before a fault strikes an instance.
+	Struck(instanceID, what string)
+	// Emitted is told each event of the region's bus, before a fault gets at it.
+	Emitted(events.Event)
 }
 
 // board holds what is in force. The region has one hook of each kind.
 type board struct {
-	remove func()
+	remove  func()
+	watcher Watcher
 
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -80,12 +88,12 @@ type board struct {
 
 // NewWorld makes a region ready for faults in a cluster. Everything random
 // comes from the seed. Close takes the hooks out of the region again.
-func NewWorld(r *region.Region, cluster string, seed uint64, report func(instanceID, what string)) *World {
-	b := &board{rng: rand.New(rand.NewPCG(seed, seed))}
+func NewWorld(r *region.Region, cluster string, seed uint64, watcher Watcher) *World {
+	b := &board{rng: rand.New(rand.NewPCG(seed, seed)), watcher: watcher}
 	b.remove = r.Intercept(b.intercept)
 	r.Events.SetCopies(b.copiesOf)
 	r.SetClock(b.clockOf)
-	return &World{Region: r, Cluster: cluster, Report: report, board: b}
+	return &World{Region: r, Cluster: cluster, watcher: watcher, board: b}
 }
 
 // At is the same world with another target.
@@ -142,6 +150,7 @@ func (b *board) intercept(ctx context.Context, c *api.Call, next func(context.Co
 }
 
 func (b *board) copiesOf(e events.Event) int {
+	b.watcher.Emitted(e)
 	b.mu.Lock()
 	copies := b.copies
 	b.mu.Unlock()

@@ -102,7 +102,7 @@ func onNode(what string, strike func(context.Context, *World, *process.Machine) 
 		if err != nil {
 			return nil, err
 		}
-		w.Report(w.Target, what)
+		w.watcher.Struck(w.Target, what)
 		undo, err := strike(ctx, w, machine)
 		if err != nil {
 			return nil, fmt.Errorf("strike %s: %w", w.Target, err)
@@ -173,7 +173,7 @@ func ambush(ctx context.Context, w *World, old map[string]bool, isTime func(*pro
 			if old[instance.ID] || instance.State != ec2.StateRunning || machine == nil || !isTime(machine) {
 				continue
 			}
-			w.Report(instance.ID, "it is struck while it boots")
+			w.watcher.Struck(instance.ID, "it is struck while it boots")
 			err := strike(context.WithoutCancel(ctx), w, machine, instance.ID)
 			select {
 			case <-machine.Exited():

@@ -1,0 +1,91 @@
+// Chaos runs a cluster in a region in a box, does to it whatever the catalogue
+// of faults holds, in an order that the seed decides, while clients write and
+// read through etcd, and judges what happened. Run it by `make chaos`: it needs
+// the binaries in bin/ and, in ETCFS_TOOLS, the folder of the tools.
+//
+// A seed repeats the choice of faults and targets as far as the cluster takes
+// the same course; processes and clocks are real.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	duration := flag.Duration("duration", 10*time.Minute, "how long faults are injected; forming and settling come on top")
+	seedText := flag.String("seed", "", "seed of every choice, random when it is empty")
+	only := flag.String("faults", "", "names of the only faults to inject, separated by commas")
+	nodes := flag.Int("join", 0, "no faults: let so many nodes join three at once, and measure")
+	flag.Parse()
+
+	seed := rand.Uint64()
+	if *seedText != "" {
+		var err error
+		if seed, err = strconv.ParseUint(*seedText, 10, 64); err != nil {
+			fmt.Fprintf(os.Stderr, "chaos: seed %q is no number\n", *seedText)
+			os.Exit(2)
+		}
+	}
+	fmt.Printf("chaos: seed %d\n", seed)
+
+	// Sockets break all the time here. Where nobody reads the progress any more,
+	// the run goes on to its end all the same, and cleans up.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	if err := run(ctx, plan{seed: seed, duration: *duration, faults: *only, joining: *nodes}); err != nil {
+		fmt.Printf("\nchaos: %v\nchaos: failed with seed %d\n", err, seed)
+		os.Exit(1)
+	}
+	fmt.Println("chaos: ok")
+}
+
+// plan is what to run.
+type plan struct {
+	seed     uint64
+	duration time.Duration
+	faults   string
+	// joining is how many nodes join at once in place of faults, 0 for faults.
+	joining int
+}
+
+// cleanupPatience is how long everything may take to stop.
+const cleanupPatience = 30 * time.Second
+
+func run(ctx context.Context, p plan) (err error) {
+	j, err := openJournal(p.seed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = j.close(err) }()
+	w, err := newWorld(ctx, j, p)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.recorder.save(j.path("history.json")), w.consoles())
+		}
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+		defer cancel()
+		if closing := w.close(within); closing != nil {
+			err = errors.Join(err, fmt.Errorf("clean up: %w", closing))
+		}
+	}()
+	if err := w.form(ctx); err != nil {
+		return err
+	}
+	if p.joining > 0 {
+		return w.joinAtOnce(ctx, p.joining)
+	}
+	return w.torment(ctx, p)
+}
