@@ -114,7 +114,7 @@ func (p *plugin) invoke(ctx context.Context, req provider.InvokeRequest) (provid
 	}
 	result, err := f.call(ctx, c, args)
 	if err != nil {
-		return provider.InvokeResponse{}, fmt.Errorf("invocation of %s returned an error: %w", req.Token, err)
+		return provider.InvokeResponse{}, fmt.Errorf("invoking %s: %w", req.Token, report(err))
 	}
 	return provider.InvokeResponse{Return: result}, nil
 }

@@ -18,19 +18,19 @@ type handler[T any] struct {
 	// create makes the resource. An error with an ID means that the resource
 	// exists but is not as it should be. What it sets in the struct is kept in
 	// that case; otherwise read is asked next.
-	create func(ctx context.Context, c *cloud, new *T) (id string, err error)
+	create func(ctx context.Context, c *cloud, planned *T) (id string, err error)
 	// read fills in what AWS tells, and answers errNotFound when the resource
 	// is gone. What AWS does not tell stays as it was.
 	read func(ctx context.Context, c *cloud, id string, state *T) error
 	// update changes what changed. Without it every change replaces. The engine
 	// also asks for an update in which nothing changed, after a create that
 	// failed half-way.
-	update func(ctx context.Context, c *cloud, id string, old, new *T, changed set) error
+	update func(ctx context.Context, c *cloud, id string, old, planned *T, changed set) error
 	// delete removes the resource. One that is gone already is no error.
 	delete func(ctx context.Context, c *cloud, id string, old *T) error
 	// renewed names the outputs that AWS will set anew when these properties
 	// change.
-	renewed func(new *T, changed set) []string
+	renewed func(planned *T, changed set) []string
 	// deleteFirst deletes the old resource before its replacement is created
 	// even if it has no name.
 	deleteFirst bool

@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -52,7 +53,7 @@ func run(m *testing.M) (_ int, err error) {
 		"pulumi-resource-etcfs": "../..",
 		"pulumi-resource-aws":   "../awsplugin/cmd/pulumi-resource-aws",
 	} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(plugins, name), source).CombinedOutput()
+		out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", filepath.Join(plugins, name), source).CombinedOutput()
 		if err != nil {
 			return 0, fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}
