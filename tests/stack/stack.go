@@ -55,9 +55,11 @@ type Stack struct {
 
 // New copies the program, compiles it if it is in Go, and creates its stack.
 func New(ctx context.Context, c Config) (*Stack, error) {
-	program, state := filepath.Join(c.Folder, "program"), filepath.Join(c.Folder, "state")
-	if err := os.Mkdir(state, 0o755); err != nil {
-		return nil, fmt.Errorf("create the folder of the state: %w", err)
+	program, state, temporary := filepath.Join(c.Folder, "program"), filepath.Join(c.Folder, "state"), filepath.Join(c.Folder, "tmp")
+	for _, folder := range []string{state, temporary} {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return nil, fmt.Errorf("create the stack's folders: %w", err)
+		}
 	}
 	if err := os.CopyFS(program, os.DirFS(c.Program)); err != nil {
 		return nil, fmt.Errorf("copy the program: %w", err)
@@ -68,6 +70,7 @@ func New(ctx context.Context, c Config) (*Stack, error) {
 		output:  c.Output,
 		environment: slices.Concat(os.Environ(), []string{
 			"PATH=" + c.Tools + string(os.PathListSeparator) + os.Getenv("PATH"),
+			"TMPDIR=" + temporary, // a language host that is killed leaves what it compiled there
 			"PULUMI_BACKEND_URL=file://" + state,
 			"PULUMI_HOME=" + filepath.Join(c.Folder, "home"),
 			"PULUMI_CONFIG_PASSPHRASE=test",
@@ -85,7 +88,9 @@ func New(ctx context.Context, c Config) (*Stack, error) {
 	return s, nil
 }
 
-// binary is what a Go program is compiled to.
+// binary is what a Go program is compiled to. The language hosts of a released
+// CLI run it; those that can be built link the program anew for each command,
+// out of the build cache that compiling it has filled.
 const binary = "compiled-program"
 
 // prepare writes into the project what holds for this stack only: where its
