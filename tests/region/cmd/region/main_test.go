@@ -40,19 +40,22 @@ func TestRegionPrintsItsEnvironmentAndServesUntilInterrupted(t *testing.T) {
 		ended <- run(ctx, []string{"--work", work, "--tools", tools, "--standin", self, "--region", "eu-north-1"}, write, io.Discard)
 		_ = write.Close()
 	}()
-	lines := bufio.NewScanner(read)
 	var environment []string
-	for lines.Scan() && strings.HasPrefix(lines.Text(), "export ") {
-		environment = append(environment, strings.TrimPrefix(lines.Text(), "export "))
+	lines := bufio.NewScanner(read)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "# releases") {
+		environment = append(environment, lines.Text())
+	}
+	_ = read.Close() // whatever else it prints must not hold it up
+	if !strings.HasPrefix(lines.Text(), "# releases") {
+		t.Errorf("got last line %q, want the URL of the releases", lines.Text())
 	}
 	text := strings.Join(environment, "\n")
-	for _, want := range []string{"AWS_ENDPOINT_URL=http://127.", "AWS_REGION=eu-north-1", "AWS_ACCESS_KEY_ID=AKIA"} {
+	for _, want := range []string{
+		"export AWS_ENDPOINT_URL=http://127.", "export AWS_REGION=eu-north-1", "export AWS_ACCESS_KEY_ID=AKIA", "unset AWS_PROFILE",
+	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the environment lacks %s:\n%s", want, text)
+			t.Errorf("the environment lacks %q:\n%s", want, text)
 		}
-	}
-	if !strings.HasPrefix(lines.Text(), "# releases") {
-		t.Errorf("got line %q, want the URL of the releases", lines.Text())
 	}
 	interrupt()
 	if err := <-ended; err != nil {
