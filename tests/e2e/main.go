@@ -1,0 +1,78 @@
+// E2e tells the life of a cluster on systemd machines: the user data that the
+// real Pulumi CLI has put into a launch template runs unchanged on machines
+// that boot as EC2 instances do (see tests/host). Run it by `make e2e`: it
+// needs root, the binaries in bin/ and, in ETCFS_TOOLS, the folder of the tools.
+//
+// Its last line is "e2e: ok", or "e2e: skipped: REASON" on a machine where
+// systemd machines cannot run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/host"
+)
+
+func main() {
+	image := flag.String("image", "", "`folder` of the machines' disk: for the program itself, in its namespaces")
+	work := flag.String("work", "", "empty `folder` for everything that is written: as -image")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	if host.Inside() {
+		if err := tell(ctx, *image, *work); err != nil {
+			fmt.Println("\ne2e:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	status, err := prepare(ctx)
+	if err != nil {
+		fmt.Println("\ne2e:", err)
+		status = 1
+	}
+	if err == nil && status == 0 {
+		fmt.Println("e2e: ok")
+	}
+	if errors.Is(err, errUnusable) {
+		status = 0
+	}
+	os.Exit(status)
+}
+
+var errUnusable = errors.New("skipped")
+
+// prepare makes what outlives the namespaces, and enters them.
+func prepare(ctx context.Context) (status int, err error) {
+	if reason := host.Unusable(ctx); reason != "" {
+		return 0, fmt.Errorf("%w: %s", errUnusable, reason)
+	}
+	if err := host.Sweep(); err != nil {
+		return 0, fmt.Errorf("sweep what an earlier run left: %w", err)
+	}
+	defer func() { err = errors.Join(err, host.Sweep()) }()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	image, err := host.Image(ctx, filepath.Join(cache, "pulumi-etcfs", "host"), func(line string) { fmt.Println(line) })
+	if err != nil {
+		return 0, err
+	}
+	fmt.Printf("image: ready after %.1f s\n", time.Since(start).Seconds())
+	work, err := os.MkdirTemp("", "etcfs-e2e-")
+	if err != nil {
+		return 0, fmt.Errorf("make a temporary folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	return host.Enter(ctx, "-image="+image, "-work="+work)
+}

@@ -1,0 +1,117 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// recipe is all that decides what is on the machines' disk: the script and the
+// files that it copies.
+//
+//go:embed all:image
+var recipe embed.FS
+
+// Mirror is where Debian's packages come from.
+const Mirror = "http://deb.debian.org/debian"
+
+// lockPause is how often a build of somebody else is looked at.
+const lockPause = time.Second
+
+// Image returns the folder of the machines' disk, built first unless the cache
+// has it. The cache may be shared by programs that run at once. Progress is
+// told line by line.
+func Image(ctx context.Context, cache string, progress func(line string)) (string, error) {
+	name, err := recipeHash()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", fmt.Errorf("make the image cache: %w", err)
+	}
+	folder := filepath.Join(cache, name)
+	lock := flock.New(folder + ".lock")
+	if free, err := lock.TryLock(); err != nil {
+		return "", fmt.Errorf("lock the image cache: %w", err)
+	} else if !free {
+		progress("image: wait for another build")
+		if _, err := lock.TryLockContext(ctx, lockPause); err != nil {
+			return "", fmt.Errorf("wait for another build of the image: %w", err)
+		}
+	}
+	defer lock.Close()
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil
+	}
+	if err := build(ctx, folder, progress); err != nil {
+		return "", fmt.Errorf("build the image: %w", err)
+	}
+	return folder, nil
+}
+
+// recipeHash names an image by what it is made of.
+func recipeHash() (string, error) {
+	hash := sha256.New()
+	err := fs.WalkDir(recipe, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := recipe.ReadFile(path)
+		fmt.Fprintf(hash, "%s %d\n%s", path, len(content), content)
+		return err
+	})
+	return fmt.Sprintf("%x", hash.Sum(nil)[:8]), err
+}
+
+// build builds an image under another name, and gives it its own at the end.
+func build(ctx context.Context, folder string, progress func(string)) (err error) {
+	partial, source := folder+".partial", folder+".recipe"
+	for _, left := range []string{partial, source} { // by a build that was interrupted
+		if err := os.RemoveAll(left); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
+	files, err := fs.Sub(recipe, "image")
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(source, files); err != nil {
+		return err
+	}
+	// Namespaces of its own: an interrupted build leaves no mount and no
+	// process, and the partial image can be removed safely.
+	command := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+		"bash", filepath.Join(source, "build"), partial, Mirror)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		progress(lines.Text())
+	}
+	if err := errors.Join(lines.Err(), command.Wait()); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return errors.Join(err, os.RemoveAll(partial))
+	}
+	return os.Rename(partial, folder)
+}
