@@ -126,6 +126,7 @@ type Region struct {
 	server   *api.Server
 	endpoint *http.Server
 	mirror   *http.Server
+	serving  sync.WaitGroup
 
 	closing sync.Once
 	closed  error
@@ -262,11 +263,11 @@ func (r *Region) serve(ctx context.Context, handler http.Handler) (*http.Server,
 		return nil, err
 	}
 	server := &http.Server{Handler: handler, Addr: listener.Addr().String(), ReadHeaderTimeout: time.Minute}
-	go func() {
+	r.serving.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			r.config.Logger.Error("serve", "address", server.Addr, "error", err)
 		}
-	}()
+	})
 	return server, nil
 }
 
@@ -354,6 +355,7 @@ func (r *Region) close(ctx context.Context) error {
 			problems = append(problems, server.Close())
 		}
 	}
+	r.serving.Wait() // a listener that was about to be served is closed by then, too
 	if r.network != nil {
 		problems = append(problems, r.network.Close())
 	}
