@@ -22,15 +22,13 @@ import (
 	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
 )
 
-// Units of a node, beside etcd's.
+// Units of the two EtcFS daemons.
 const (
-	UnitMeta      = "etcfuse-meta.service"
-	UnitFuse      = "etcfuse.service"
-	UnitBootstrap = "etcfs-bootstrap.service"
+	UnitMeta = "etcfuse-meta.service"
+	UnitFuse = "etcfuse.service"
 )
 
-// configure writes the configuration of the two EtcFS daemons, and has the
-// bootstrap run at each later boot.
+// configure writes the configuration of the two EtcFS daemons.
 //
 // The daemons' units are not enabled, and neither is etcd's: after a reboot it
 // is the bootstrap that decides whether this node is still a member.
@@ -54,10 +52,7 @@ func (b *Bootstrap) configure() phase.Phase {
 				}
 				wanted = &now
 			}
-			if configured, err := b.configured(*wanted); err != nil || !configured {
-				return false, err
-			}
-			return b.Services.Enabled(ctx, UnitBootstrap)
+			return b.configured(*wanted)
 		},
 		Run: func(ctx context.Context) error {
 			var wanted configuration
@@ -69,9 +64,6 @@ func (b *Bootstrap) configure() phase.Phase {
 				return err
 			})
 			if err != nil {
-				return err
-			}
-			if err := b.writeFile(settings.EnvironmentFile, wanted.environment, 0o644); err != nil {
 				return err
 			}
 			if wanted.shared == "" {
@@ -89,15 +81,13 @@ func (b *Bootstrap) configure() phase.Phase {
 				return err
 			}
 			ran = &wanted
-			return b.Services.Enable(ctx, UnitBootstrap)
+			return nil
 		},
 	}
 }
 
 // configuration is the content of every file that configure writes.
 type configuration struct {
-	// environment is the bootstrap's own environment at later boots.
-	environment string
 	// shared is etcfuse-meta's configuration file, "" when the installed
 	// release takes everything as flags.
 	shared string
@@ -105,27 +95,18 @@ type configuration struct {
 }
 
 func (b *Bootstrap) configured(wanted configuration) (bool, error) {
-	for path, content := range map[string]string{
-		settings.EnvironmentFile: wanted.environment,
-		settings.MetaConfigFile:  wanted.shared,
-	} {
-		got, err := os.ReadFile(b.path(path))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, fmt.Errorf("read the node's configuration: %w", err)
-		}
-		if string(got) != content {
-			return false, nil
-		}
+	got, err := os.ReadFile(b.path(settings.MetaConfigFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("read the node's configuration: %w", err)
+	}
+	if string(got) != wanted.shared {
+		return false, nil
 	}
 	return b.Services.Installed(wanted.units...)
 }
 
 // configuration works out what the files have to say.
 func (b *Bootstrap) configuration(ctx context.Context) (configuration, error) {
-	environment, err := b.Settings.Encode()
-	if err != nil {
-		return configuration{}, err
-	}
 	accepts, err := b.daemonFlags(ctx, "etcfuse-meta")
 	if err != nil {
 		return configuration{}, err
@@ -149,12 +130,10 @@ func (b *Bootstrap) configuration(ctx context.Context) (configuration, error) {
 		return configuration{}, err
 	}
 	return configuration{
-		environment: environmentFile(environment),
-		shared:      config,
+		shared: config,
 		units: []systemd.File{
 			systemd.DropIn(UnitMeta, dropIn),
 			systemd.DropIn(UnitFuse, fuseDropIn(b.Node.ID(b.Settings.ClusterName))),
-			bootstrapService,
 		},
 	}, nil
 }
@@ -269,27 +248,6 @@ func fuseDropIn(nodeID string) string {
 	return generated + fmt.Sprintf("[Service]\nExecStart=\nExecStart=%s --socket=%s --node-id=%s --log-level=1 %s\n",
 		filepath.Join(binDir, "etcfuse"), settings.SocketFile, nodeID, settings.MountPoint)
 }
-
-// bootstrapService runs the bootstrap at each boot after the first, which user
-// data makes. It is retried, and not given up: the node may be one of many that
-// lost power together, and its etcd is needed for the others' to serve.
-var bootstrapService = systemd.Unit(UnitBootstrap, generated+`[Unit]
-Description=EtcFS node bootstrap
-Documentation=https://github.com/etcfs/pulumi-etcfs
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-EnvironmentFile=`+settings.EnvironmentFile+`
-ExecStart=`+settings.BootstrapBinary+` run
-Restart=on-failure
-RestartSec=15
-
-[Install]
-WantedBy=multi-user.target
-`)
 
 // flags are the flags that an installed daemon lists in its --help.
 type flags map[string]bool

@@ -50,9 +50,7 @@ func without(flags []string, names ...string) []string {
 
 // The files that configure writes, and those that it may have to remove.
 var configFiles = []string{
-	settings.EnvironmentFile,
 	settings.MetaConfigFile,
-	"/etc/systemd/system/etcfs-bootstrap.service",
 	"/etc/systemd/system/etcfuse-meta.service.d/50-etcfs-bootstrap.conf",
 	"/etc/systemd/system/etcfuse.service.d/50-etcfs-bootstrap.conf",
 }
@@ -89,8 +87,8 @@ func TestConfigure(t *testing.T) {
 			installMeta(t, b, flags...)
 			twice(t, b, b.configure())
 
-			if !daemons.enabled[UnitBootstrap] || len(daemons.enabled) != 1 {
-				t.Errorf("enabled are %v, want the bootstrap's unit and no daemon's", daemons.enabled)
+			if len(daemons.enabled) != 0 {
+				t.Errorf("enabled are %v, want no daemon's unit", daemons.enabled)
 			}
 			got := written(t, b)
 			golden(t, name, got)
@@ -99,7 +97,7 @@ func TestConfigure(t *testing.T) {
 			}
 			checkOnce(t, b, flags)
 
-			// Half done: one file is missing, or differs, or nothing is enabled.
+			// Half done: one file is missing, or differs.
 			for _, path := range configFiles {
 				if _, err := os.Stat(b.path(path)); err != nil {
 					continue
@@ -111,8 +109,6 @@ func TestConfigure(t *testing.T) {
 				}
 				twice(t, b, b.configure())
 			}
-			delete(daemons.enabled, UnitBootstrap)
-			twice(t, b, b.configure())
 			if after := written(t, b); after != got {
 				t.Errorf("the files differ after repairs:\n%s", cmp.Diff(got, after))
 			}
@@ -153,7 +149,7 @@ func checkOnce(t *testing.T, b *Bootstrap, flags []string) {
 	}
 	file, _ := os.ReadFile(b.path(settings.MetaConfigFile))
 	given := regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(string(file), -1)
-	given = append(given, regexp.MustCompile(`--([a-z0-9-]+)=`).FindAllStringSubmatch(content(t, b, configFiles[3]), -1)...)
+	given = append(given, regexp.MustCompile(`--([a-z0-9-]+)=`).FindAllStringSubmatch(content(t, b, configFiles[1]), -1)...)
 	seen := map[string]bool{}
 	for _, match := range given {
 		name := match[1]

@@ -127,7 +127,7 @@ func (b *Bootstrap) readCluster(ctx context.Context) ([]membership.Member, map[s
 }
 
 // tryAgain starts the unit of later boots, which is repeated until it succeeds.
-// It waits for this run to end. Before configure there is no such unit.
+// It waits for this run to end. Before resume there is no such unit.
 func (b *Bootstrap) tryAgain(ctx context.Context) error {
 	installed, err := b.Services.Installed(bootstrapService)
 	if err != nil || !installed {

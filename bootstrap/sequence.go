@@ -13,7 +13,7 @@ import (
 // most of it done.
 func (b *Bootstrap) sequence() []phase.Stage {
 	return []phase.Stage{
-		{b.identify()},
+		{b.identify(), b.resume()},
 		{b.installEtcd(), b.installEtcFS(), b.attach(), b.elect()},
 		{b.member()},
 		{b.configure()},
@@ -25,6 +25,7 @@ func (b *Bootstrap) sequence() []phase.Stage {
 // Names of the phases.
 const (
 	PhaseIdentify     = "identify"
+	PhaseResume       = "resume"
 	PhaseInstallEtcd  = "install-etcd"
 	PhaseInstallEtcFS = "install-etcfs"
 	PhaseAttach       = "attach"

@@ -65,4 +65,12 @@ if ! matches "$binary" && ! fetch_patiently; then
 	fi
 	exit 1
 fi
-exec "$binary" run
+
+# A bootstrap that was killed (by the kernel, short of memory, say) has decided
+# nothing: it goes on where it was. Every other outcome is its own.
+until "$binary" run; do
+	status=$?
+	[ "$status" -gt 128 ] || exit "$status"
+	log "the bootstrap was killed, exit status $status: running it again"
+	sleep 5
+done

@@ -79,8 +79,12 @@ type machine struct {
 }
 
 // program is the bootstrap binary that the machine fetches: it prints what it
-// was started with.
-const program = "#!/bin/sh\necho \"started: $*\"\nenv | grep '^ETCFS_' | sort\n"
+// was started with, and ends as the file outcome says, once.
+const program = `#!/bin/sh
+echo "started: $*"
+env | grep '^ETCFS_' | sort
+if outcome=$(cat "$STATE/outcome" 2>/dev/null); then rm "$STATE/outcome"; eval "$outcome"; fi
+`
 
 func checksum(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -206,6 +210,32 @@ func TestUserDataRetries(t *testing.T) {
 	}
 	if want := 3; pauses != want {
 		t.Errorf("got %d pauses, want %d", pauses, want)
+	}
+}
+
+// The bootstrap's own outcome is the boot's, but being killed is none.
+func TestUserDataRunsAKilledBootstrapAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first string
+		runs  int
+		code  int
+	}{
+		"killed": {"kill -KILL $$", 2, 0},
+		"failed": {"exit 14", 1, 14},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.command(t, "aws", serving(program, 0))
+			if err := os.WriteFile(filepath.Join(filepath.Dir(m.root), "outcome"), []byte(c.first), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			output, code := m.boot(t, nodeSettings())
+			if runs := strings.Count(output, "started: run"); code != c.code || runs != c.runs {
+				t.Errorf("got exit code %d after %d runs, want %d after %d", code, runs, c.code, c.runs)
+			}
+		})
 	}
 }
 

@@ -51,7 +51,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		"help":                    {[]string{"--help"}, 0, "phase mount failed"},
 		"no command":              {nil, 0, "Available Commands"},
-		"help of run":             {[]string{"run", "--help"}, 0, "identify, install-etcd, install-etcfs, attach, elect, member, configure, start, mount"},
+		"help of run":             {[]string{"run", "--help"}, 0, "identify, resume, install-etcd, install-etcfs, attach, elect, member, configure, start, mount"},
 		"help of phase":           {[]string{"phase", "--help"}, 0, "install-etcfs"},
 		"help of status":          {[]string{"status", "--help"}, 0, "--output"},
 		"help of remove-member":   {[]string{"remove-member", "--help"}, 0, "--instance-id"},

@@ -34,6 +34,7 @@ var exitPhases = map[string]int{
 	bootstrap.PhaseConfigure:    15,
 	bootstrap.PhaseStart:        16,
 	bootstrap.PhaseMount:        17,
+	bootstrap.PhaseResume:       18,
 }
 
 // exitHelp lists the exit statuses.
