@@ -38,11 +38,16 @@ type step struct {
 }
 
 func main() {
-	// Whatever ends the tour, a closed pipe included, everything is cleaned up;
-	// that is a matter of seconds, so a second Ctrl-C does not cut it short.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// Whatever ends the tour, everything is cleaned up; that is a matter of
+	// seconds, so a second Ctrl-C does not cut it short.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	terminal := newTerminal(os.Stdout)
+	// A reader that goes away must end the tour, and not just kill it: with
+	// somebody to notify, the write fails instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	terminal := newTerminal(os.Stdout, cancel)
 	if err := run(ctx, terminal); err != nil {
 		terminal.Printf("\ndemo: %v\n", err)
 		os.Exit(1)
@@ -84,17 +89,24 @@ func run(ctx context.Context, terminal *terminal) (err error) {
 	return nil
 }
 
-// consoleLines is how much of a console a failure shows.
-const consoleLines = 40
+const (
+	// consoles is of how many nodes a failure shows the console.
+	consoles = 3
+	// consoleLines is how much of it.
+	consoleLines = 40
+)
 
-// explain shows the consoles of the nodes that a failure is about.
+// explain shows the cluster and the consoles of nodes that a failure is about.
 func (t *tour) explain(ctx context.Context, err error) {
-	timeout := (*scenario.TimeoutError)(nil)
-	if !errors.As(err, &timeout) {
+	concerned := t.failed
+	if timeout := (*scenario.TimeoutError)(nil); errors.As(err, &timeout) {
+		concerned = append(concerned, timeout.Concerned()...)
+	}
+	if len(concerned) == 0 {
 		return
 	}
-	t.terminal.Nodes(timeout.View)
-	for _, id := range timeout.Concerned() {
+	t.terminal.Nodes(t.view)
+	for _, id := range concerned[:min(consoles, len(concerned))] {
 		console, err := t.cluster.Console(ctx, id, consoleLines)
 		if err != nil {
 			console = err.Error()

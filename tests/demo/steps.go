@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,9 @@ func (t *tour) open(ctx context.Context) error {
 
 // settle waits until the cluster is as expected, and shows it.
 func (t *tour) settle(ctx context.Context, expectation scenario.Expectation) error {
+	ctx, t.giveUp = context.WithCancelCause(ctx)
+	defer t.giveUp(nil)
+	t.failed = nil
 	view, err := t.cluster.Await(ctx, settleLimit, expectation, t)
 	if err != nil {
 		return err
@@ -95,12 +99,24 @@ func (t *tour) settle(ctx context.Context, expectation scenario.Expectation) err
 	return nil
 }
 
+// tolerated is how many nodes may fail in one step. The group replaces them
+// without end, but more than these show a fault that waiting does not mend.
+const tolerated = 3
+
 // Look shows what has changed since the last look, and what is missing.
 func (t *tour) Look(e scenario.Expectation, v scenario.View, missing string, elapsed time.Duration) {
 	for _, change := range t.chronicle.Tell(v) {
 		t.terminal.Printf("   %5.1f s  %s\n", elapsed.Seconds(), change)
 	}
 	t.view = v
+	for _, n := range v.Nodes {
+		if !n.Healthy && !slices.Contains(t.failed, n.InstanceID) {
+			t.failed = append(t.failed, n.InstanceID)
+		}
+	}
+	if len(t.failed) > tolerated {
+		t.giveUp(fmt.Errorf("%d nodes failed: %s", len(t.failed), strings.Join(t.failed, ", ")))
+	}
 	if missing != "" {
 		t.terminal.Status(fmt.Sprintf("waiting for %s, %.0f s: %s", e.Name, elapsed.Seconds(), missing))
 	}

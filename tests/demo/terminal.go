@@ -16,16 +16,25 @@ import (
 // terminal prints what happens. On a real terminal the last line shows at any
 // time what is waited for; elsewhere such a line is written only now and then.
 type terminal struct {
-	mu     sync.Mutex
 	out    io.Writer
+	broken func(error)
+	mu     sync.Mutex
 	live   bool
 	status bool // the cursor stands on a status line
 	last   time.Time
 }
 
-func newTerminal(out *os.File) *terminal {
+// newTerminal prints to a file, and calls broken when that fails.
+func newTerminal(out *os.File, broken func(error)) *terminal {
 	info, err := out.Stat()
-	return &terminal{out: out, live: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return &terminal{out: out, broken: broken, live: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+// write writes; the mutex is held.
+func (t *terminal) write(text string) {
+	if _, err := io.WriteString(t.out, text); err != nil {
+		t.broken(err)
+	}
 }
 
 const clearLine = "\r\x1b[K"
@@ -35,10 +44,10 @@ func (t *terminal) Printf(format string, arguments ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.status {
-		fmt.Fprint(t.out, clearLine)
+		t.write(clearLine)
 		t.status = false
 	}
-	fmt.Fprintf(t.out, format, arguments...)
+	t.write(fmt.Sprintf(format, arguments...))
 	t.last = time.Now()
 }
 
@@ -66,7 +75,7 @@ func (t *terminal) Status(text string) {
 	if runes := []rune(text); len(runes) > statusWidth-3 {
 		text = string(runes[:statusWidth-4]) + "…"
 	}
-	fmt.Fprintf(t.out, "%s   %s", clearLine, text)
+	t.write(clearLine + "   " + text)
 	t.status = true
 }
 

@@ -23,6 +23,8 @@ type tour struct {
 	cluster   *scenario.Cluster
 	view      scenario.View // what was seen last
 	chronicle scenario.Chronicle
+	failed    []string // the instances that became unhealthy in this step
+	giveUp    func(error)
 	durations []duration
 }
 
