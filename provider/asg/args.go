@@ -40,6 +40,8 @@ type ClusterArgs struct {
 	OnBootstrapFailure pulumi.StringPtrInput `pulumi:"onBootstrapFailure,optional"`
 	Recovery           pulumi.StringPtrInput `pulumi:"recovery,optional"`
 
+	AlarmActions pulumi.StringArrayInput `pulumi:"alarmActions,optional"`
+
 	Tags pulumi.StringMapInput `pulumi:"tags,optional"`
 }
 
@@ -118,6 +120,9 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 		"`%s` leaves it running for study.", settings.FailureReplace, settings.FailureKeep))
 	text.Describe(&a.Recovery, fmt.Sprintf("What is accepted after all of the cluster's metadata was lost. Unset, the default: a node that finds a formed cluster of which no member answers refuses to form another, since that overwrites the data. "+
 		"`%s`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.", settings.RecoveryReform))
+
+	text.Describe(&a.AlarmActions, "The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. "+
+		"The alarm and the queue with the event exist in any case; by default nobody is told.")
 
 	text.Describe(&a.Tags, "Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.")
 }

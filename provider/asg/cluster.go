@@ -33,6 +33,7 @@ type Cluster struct {
 	LaunchTemplateId          pulumi.StringOutput `pulumi:"launchTemplateId"`
 	LaunchTemplateVersion     pulumi.IntOutput    `pulumi:"launchTemplateVersion"`
 	GracefulLeaveFunctionName pulumi.StringOutput `pulumi:"gracefulLeaveFunctionName"`
+	FailedEventsQueueUrl      pulumi.StringOutput `pulumi:"failedEventsQueueUrl"`
 	NodeRoleName              pulumi.StringOutput `pulumi:"nodeRoleName"`
 	InstanceProfileName       pulumi.StringOutput `pulumi:"instanceProfileName"`
 	BucketName                pulumi.StringOutput `pulumi:"bucketName"`
@@ -116,6 +117,7 @@ func construct(ctx *pulumi.Context, name string, args *ClusterArgs, programs art
 	cluster.LaunchTemplateId = nodes.template.ID().ToStringOutput()
 	cluster.LaunchTemplateVersion = nodes.template.LatestVersion
 	cluster.GracefulLeaveFunctionName = leave.function.Name
+	cluster.FailedEventsQueueUrl = leave.failed.Url
 	cluster.NodeRoleName = identity.roleName
 	cluster.InstanceProfileName = identity.profileName
 	cluster.BucketName = artifacts.bucket.Bucket
@@ -159,6 +161,7 @@ func (c *Cluster) Annotate(text infer.Annotator) {
 	text.Describe(&c.LaunchTemplateId, "The ID of the nodes' launch template.")
 	text.Describe(&c.LaunchTemplateVersion, "The version of the launch template that the group launches new nodes from.")
 	text.Describe(&c.GracefulLeaveFunctionName, "The name of the Lambda function that removes a terminating node from etcd. Its log group is /aws/lambda/ followed by this name.")
+	text.Describe(&c.FailedEventsQueueUrl, "The URL of the SQS queue with the events of terminating nodes that could not be acted on. An alarm is on its depth.")
 	text.Describe(&c.NodeRoleName, "The name of the nodes' IAM role. Attach policies to it that your workload needs. Empty when `instanceProfile` was given.")
 	text.Describe(&c.InstanceProfileName, "The name of the nodes' instance profile: the given one, or the one that was created.")
 	text.Describe(&c.BucketName, "The name of the private S3 bucket that new nodes fetch the bootstrap binary from.")
@@ -178,6 +181,7 @@ func (c *Cluster) outputs() pulumi.Map {
 		"launchTemplateId":          c.LaunchTemplateId,
 		"launchTemplateVersion":     c.LaunchTemplateVersion,
 		"gracefulLeaveFunctionName": c.GracefulLeaveFunctionName,
+		"failedEventsQueueUrl":      c.FailedEventsQueueUrl,
 		"nodeRoleName":              c.NodeRoleName,
 		"instanceProfileName":       c.InstanceProfileName,
 		"bucketName":                c.BucketName,

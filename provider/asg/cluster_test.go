@@ -159,6 +159,7 @@ func TestOutputs(t *testing.T) {
 		"launchTemplateId":          "fs-node-id",
 		"launchTemplateVersion":     7.0,
 		"gracefulLeaveFunctionName": "demo-graceful-leave",
+		"failedEventsQueueUrl":      "https://sqs.eu-west-1.amazonaws.com/123456789012/demo-graceful-leave-failed",
 		"nodeRoleName":              "demo-node-20261129",
 		"instanceProfileName":       "demo-node-20261129",
 		"bucketName":                "etcfs-demo-20261129",
@@ -310,6 +311,7 @@ func TestLongestClusterName(t *testing.T) {
 		"aws:ec2/launchTemplate:LaunchTemplate":   128,
 		"aws:lambda/function:Function":            64,
 		"aws:cloudwatch/eventRule:EventRule":      64,
+		"aws:sqs/queue:Queue":                     80,
 		"aws:ec2/securityGroup:SecurityGroup":     255,
 	}
 	for _, c := range w.children() {
@@ -347,6 +349,7 @@ func TestTagsReachEverything(t *testing.T) {
 		"aws:iam/rolePolicyAttachment:RolePolicyAttachment":                                          true,
 		"aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig":                             true,
 		"aws:lambda/permission:Permission":                                                           true,
+		"aws:sqs/queuePolicy:QueuePolicy":                                                            true,
 		"aws:s3/bucketObjectv2:BucketObjectv2":                                                       true,
 		"aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock":                                     true,
 		"aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2": true,

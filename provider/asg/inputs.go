@@ -39,6 +39,8 @@ type inputs struct {
 	onBootstrapFailure pulumi.StringOutput
 	recovery           pulumi.StringOutput
 
+	alarmActions pulumi.StringArrayOutput
+
 	tags pulumi.StringMapOutput
 }
 
@@ -67,6 +69,7 @@ func newInputs(args *ClusterArgs, v *values) *inputs {
 		releasesURL:        stringOr(args.ReleasesUrl, node.ReleasesURL),
 		onBootstrapFailure: stringOr(args.OnBootstrapFailure, string(node.OnBootstrapFailure)),
 		recovery:           stringOr(args.Recovery, string(node.Recovery)),
+		alarmActions:       pulumi.StringArray{}.ToStringArrayOutput(),
 		tags:               pulumi.StringMap{}.ToStringMapOutput(),
 	}
 	if v.desiredCapacity.given {
@@ -80,6 +83,9 @@ func newInputs(args *ClusterArgs, v *values) *inputs {
 	}
 	if v.instanceProfile.given {
 		in.instanceProfile = args.InstanceProfile
+	}
+	if args.AlarmActions != nil {
+		in.alarmActions = args.AlarmActions.ToStringArrayOutput()
 	}
 	if args.Tags != nil {
 		in.tags = args.Tags.ToStringMapOutput()
@@ -138,6 +144,8 @@ type values struct {
 	releasesURL        value[string]
 	onBootstrapFailure value[string]
 	recovery           value[string]
+
+	alarmActions value[[]string]
 
 	tags value[map[string]string]
 
@@ -223,6 +231,9 @@ func newValues(ctx context.Context, args *ClusterArgs) (*values, error) {
 	}
 	if args.ClusterName != nil {
 		v.clusterName = r.text("clusterName", args.ClusterName.ToStringOutput().ToStringPtrOutput())
+	}
+	if args.AlarmActions != nil {
+		v.alarmActions = read[[]string](r, "alarmActions", args.AlarmActions.ToStringArrayOutput())
 	}
 	if args.Tags != nil {
 		v.tags = read[map[string]string](r, "tags", args.Tags.ToStringMapOutput())

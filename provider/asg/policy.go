@@ -45,3 +45,18 @@ func trust(service pulumi.StringInput) pulumi.StringOutput {
 		}},
 	})
 }
+
+// resourcePolicy renders a resource's own policy, by which a service may do
+// something to it for another resource.
+func resourcePolicy(action string, on pulumi.StringInput, service string, source pulumi.StringInput) pulumi.StringOutput {
+	return pulumi.JSONMarshal(pulumi.Map{
+		"Version": pulumi.String("2012-10-17"),
+		"Statement": pulumi.Array{pulumi.Map{
+			"Effect":    pulumi.String("Allow"),
+			"Action":    pulumi.String(action),
+			"Resource":  on,
+			"Principal": pulumi.Map{"Service": pulumi.String(service)},
+			"Condition": pulumi.Map{"ArnEquals": pulumi.Map{"aws:SourceArn": source}},
+		}},
+	})
+}

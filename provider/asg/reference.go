@@ -56,6 +56,7 @@ func Inputs() []Input {
 		{"releasesUrl", node.ReleasesURL, NewNodes},
 		{"onBootstrapFailure", string(node.OnBootstrapFailure), NewNodes},
 		{"recovery", "", NewNodes},
+		{"alarmActions", "", InPlace},
 		{"tags", "", NewNodes},
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/autoscaling"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/cloudwatch"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/iam"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/lambda"
+	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sqs"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
@@ -20,6 +22,8 @@ import (
 // instance go.
 type scaleIn struct {
 	function *lambda.Function
+	// failed holds the events that nobody acted on.
+	failed *sqs.Queue
 	// path must be complete before the group can terminate an instance, and
 	// stay until the group is gone; or each termination waits out its heartbeat.
 	path []pulumi.Resource
@@ -28,6 +32,8 @@ type scaleIn struct {
 const (
 	functionMemory = 256 // MB; CPU comes with it, and so a quick start
 	logRetention   = 30  // days
+	// The longest that SQS keeps a message.
+	failedRetention = 14 * 24 * time.Hour
 )
 
 func (b *builder) groupName() pulumi.StringOutput { return pulumi.Sprintf("%s-asg", b.in.clusterName) }
@@ -57,9 +63,20 @@ func (b *builder) scaleIn(at place, a artifacts) (scaleIn, error) {
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the function's role: %w", err)
 	}
+	// An event that the function has failed three times, and one that never got
+	// to it, stay here for an operator.
+	failed, err := sqs.NewQueue(b.ctx, b.child("graceful-leave-failed"), &sqs.QueueArgs{
+		Name:                    b.failedName(),
+		MessageRetentionSeconds: pulumi.Int(int(failedRetention.Seconds())),
+		SqsManagedSseEnabled:    pulumi.Bool(true),
+		Tags:                    b.tags(),
+	}, b.parent())
+	if err != nil {
+		return scaleIn{}, fmt.Errorf("declare the queue of failed events: %w", err)
+	}
 	grants, err := iam.NewRolePolicy(b.ctx, b.child("graceful-leave"), &iam.RolePolicyArgs{
 		Role:   role.Name,
-		Policy: policy(b.functionStatements(at, logs)...),
+		Policy: policy(b.functionStatements(at, logs, failed)...),
 	}, b.parent())
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the function's policy: %w", err)
@@ -94,7 +111,10 @@ func (b *builder) scaleIn(at place, a artifacts) (scaleIn, error) {
 		FunctionName:             function.Name,
 		MaximumRetryAttempts:     pulumi.Int(contract.RetryAttempts),
 		MaximumEventAgeInSeconds: pulumi.Int(int(contract.EventAge.Seconds())),
-	}, b.parent())
+		DestinationConfig: lambda.FunctionEventInvokeConfigDestinationConfigArgs{
+			OnFailure: lambda.FunctionEventInvokeConfigDestinationConfigOnFailureArgs{Destination: failed.Arn},
+		},
+	}, b.parent(), pulumi.DependsOn([]pulumi.Resource{grants}))
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the function's retries: %w", err)
 	}
@@ -117,14 +137,68 @@ func (b *builder) scaleIn(at place, a artifacts) (scaleIn, error) {
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the rule's permission: %w", err)
 	}
+	letters, err := sqs.NewQueuePolicy(b.ctx, b.child("graceful-leave-failed"), &sqs.QueuePolicyArgs{
+		QueueUrl: failed.Url,
+		Policy:   resourcePolicy("sqs:SendMessage", failed.Arn, "events.amazonaws.com", rule.Arn),
+	}, b.parent())
+	if err != nil {
+		return scaleIn{}, fmt.Errorf("declare the policy of the queue of failed events: %w", err)
+	}
 	target, err := cloudwatch.NewEventTarget(b.ctx, b.child("terminating"), &cloudwatch.EventTargetArgs{
-		Rule: rule.Name,
-		Arn:  function.Arn,
-	}, b.parent(), pulumi.DependsOn([]pulumi.Resource{permission}))
+		Rule:             rule.Name,
+		Arn:              function.Arn,
+		DeadLetterConfig: cloudwatch.EventTargetDeadLetterConfigArgs{Arn: failed.Arn},
+	}, b.parent(), pulumi.DependsOn([]pulumi.Resource{permission, letters}))
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the rule's target: %w", err)
 	}
-	return scaleIn{function, []pulumi.Resource{function, grants, logs, retries, rule, permission, target}}, nil
+	alarm, err := b.alarm(failed)
+	if err != nil {
+		return scaleIn{}, err
+	}
+	return scaleIn{function, failed, []pulumi.Resource{
+		function, grants, logs, retries, rule, permission, target, failed, letters, alarm,
+	}}, nil
+}
+
+// alarm tells that an event is in the queue of failed ones.
+func (b *builder) alarm(failed *sqs.Queue) (*cloudwatch.MetricAlarm, error) {
+	alarm, err := cloudwatch.NewMetricAlarm(b.ctx, b.child("graceful-leave-failed"), &cloudwatch.MetricAlarmArgs{
+		Name: b.failedName(),
+		AlarmDescription: pulumi.Sprintf("A node of the EtcFS cluster %s was terminated, and its etcd member may have stayed: "+
+			"the event is in the queue, the reason in the log of the function %s.", b.in.clusterName, b.leaveName()),
+		Namespace:          pulumi.String("AWS/SQS"),
+		MetricName:         pulumi.String("ApproximateNumberOfMessagesVisible"),
+		Dimensions:         pulumi.StringMap{"QueueName": failed.Name},
+		Statistic:          pulumi.String("Maximum"),
+		Period:             pulumi.Int(60),
+		EvaluationPeriods:  pulumi.Int(1),
+		Threshold:          pulumi.Float64(0),
+		ComparisonOperator: pulumi.String("GreaterThanThreshold"),
+		// A queue that was empty for hours has no metrics.
+		TreatMissingData: pulumi.String("notBreaching"),
+		AlarmActions:     b.alarmActions(),
+		Tags:             b.tags(),
+	}, b.parent())
+	if err != nil {
+		return nil, fmt.Errorf("declare the alarm on failed events: %w", err)
+	}
+	return alarm, nil
+}
+
+func (b *builder) alarmActions() pulumi.ArrayOutput {
+	return b.in.alarmActions.ApplyT(func(arns []string) []any {
+		list := make([]any, len(arns))
+		for i, arn := range arns {
+			list[i] = arn
+		}
+		return list
+	}).(pulumi.ArrayOutput)
+}
+
+// failedName is the name of the queue of failed events, and of its alarm.
+func (b *builder) failedName() pulumi.StringOutput {
+	return pulumi.Sprintf("%s-graceful-leave-failed", b.in.clusterName)
 }
 
 // terminating matches the events of this group's hook and of no other.
@@ -140,7 +214,7 @@ func (b *builder) terminating() pulumi.StringOutput {
 }
 
 // functionStatements is what the function may do.
-func (b *builder) functionStatements(at place, logs *cloudwatch.LogGroup) []statement {
+func (b *builder) functionStatements(at place, logs *cloudwatch.LogGroup, failed *sqs.Queue) []statement {
 	return []statement{
 		{
 			id:        "CompleteAction",
@@ -174,6 +248,12 @@ func (b *builder) functionStatements(at place, logs *cloudwatch.LogGroup) []stat
 			id:        "WriteLog",
 			actions:   []string{"logs:CreateLogStream", "logs:PutLogEvents"},
 			resources: []pulumi.StringInput{pulumi.Sprintf("%s:*", logs.Arn)},
+		},
+		// Lambda does it in the function's name.
+		{
+			id:        "KeepFailedEvents",
+			actions:   []string{"sqs:SendMessage"},
+			resources: []pulumi.StringInput{failed.Arn},
 		},
 	}
 }

@@ -42,6 +42,7 @@ const (
 	sourceEtcd        = "https://etcd.io/docs/v3.6/faq/#what-is-maximum-cluster-size"
 	sourceReleases    = "https://github.com/etcfs/etcfs/releases"
 	sourceKeyPair     = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateKeyPair.html"
+	sourceAlarm       = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
 	sourceProfile     = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateInstanceProfile.html"
 )
 
@@ -278,6 +279,29 @@ var rules = []rule{
 	},
 
 	{
+		property: "alarmActions", source: sourceAlarm,
+		accepts: fmt.Sprintf("at most %d ARNs", maxAlarmActions),
+		reason: func(v *values) string {
+			if n := len(v.alarmActions.v); n > maxAlarmActions {
+				return fmt.Sprintf("has %d entries, of which CloudWatch takes %d", n, maxAlarmActions)
+			}
+			return ""
+		},
+	},
+	{
+		property: "alarmActions",
+		entries: func(v *values) map[string]string {
+			found := map[string]string{}
+			for i, arn := range v.alarmActions.v {
+				if !arnPattern.MatchString(arn) {
+					found[fmt.Sprintf("[%d]", i)] = fmt.Sprintf("%q is not an ARN such as arn:aws:sns:eu-west-1:123456789012:topic", arn)
+				}
+			}
+			return found
+		},
+	},
+
+	{
 		property: "tags", source: sourceTags,
 		accepts: fmt.Sprintf("at most %d: AWS takes 50 and keeps some for itself and the component", maxTags),
 		reason: func(v *values) string {
@@ -389,6 +413,11 @@ var rules = []rule{
 		},
 	},
 }
+
+// maxAlarmActions is how many actions an alarm takes per state.
+const maxAlarmActions = 5
+
+var arnPattern = regexp.MustCompile(`^arn:aws(-[a-z]+)*:[a-z0-9-]+:[a-z0-9-]*:(\d{12})?:.+$`)
 
 // maxMembers is the largest etcd cluster that its makers recommend.
 const maxMembers = 7

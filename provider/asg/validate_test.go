@@ -23,7 +23,14 @@ func TestRules(t *testing.T) {
 	var (
 		text   = func(s string) property.Value { return property.New(s) }
 		number = func(n int) property.Value { return property.New(float64(n)) }
-		tags   = func(pairs ...string) property.Value {
+		list   = func(items ...string) property.Value {
+			var values []property.Value
+			for _, item := range items {
+				values = append(values, text(item))
+			}
+			return property.New(values)
+		}
+		tags = func(pairs ...string) property.Value {
 			m := map[string]property.Value{}
 			for i := 0; i < len(pairs); i += 2 {
 				m[pairs[i]] = text(pairs[i+1])
@@ -106,6 +113,9 @@ func TestRules(t *testing.T) {
 		{"an unknown recovery", inputs{"recovery": text("yes")}, "recovery", `"reform"`, inputs{"recovery": text("reform")}},
 		{"user data too long", inputs{"releasesUrl": url(14000)}, "releasesUrl", "of which EC2 takes 16384", inputs{"releasesUrl": url(12000)}},
 
+		{"not an ARN", inputs{"alarmActions": list("oncall")}, "alarmActions[0]", "not an ARN", inputs{"alarmActions": list("arn:aws:sns:eu-west-1:123456789012:oncall")}},
+		{"too many actions", inputs{"alarmActions": list(slices.Repeat([]string{"arn:aws:sns:eu-west-1:123456789012:oncall"}, 6)...)}, "alarmActions", "of which CloudWatch takes 5",
+			inputs{"alarmActions": list(slices.Repeat([]string{"arn:aws:sns:eu-west-1:123456789012:oncall"}, 5)...)}},
 		{"too many tags", inputs{"tags": many(41)}, "tags", "at most 40", inputs{"tags": many(40)}},
 		{"the component's own tag", inputs{"tags": tags("Role", "db")}, `tags["Role"]`, "sets itself", inputs{"tags": tags("role", "db")}},
 		{"AWS's tags", inputs{"tags": tags("aws:cost", "x")}, `tags["aws:cost"]`, `"aws:"`, inputs{"tags": tags("awscost", "x")}},
@@ -220,7 +230,7 @@ func TestUnknownInputs(t *testing.T) {
 	for _, name := range []string{
 		"clusterName", "availabilityZone", "minSize", "maxSize", "desiredCapacity", "instanceType", "amiId",
 		"rootVolumeSize", "keyName", "sshIngressCidr", "instanceProfile", "volumeSize", "volumeIops", "etcfsVersion",
-		"etcdVersion", "leaseTtl", "githubRepo", "releasesUrl", "onBootstrapFailure", "recovery", "tags",
+		"etcdVersion", "leaseTtl", "githubRepo", "releasesUrl", "onBootstrapFailure", "recovery", "alarmActions", "tags",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

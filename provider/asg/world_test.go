@@ -174,6 +174,9 @@ func (w *world) NewResource(args pulumi.MockResourceArgs) (string, presource.Pro
 	if args.TypeToken == "aws:ec2/launchTemplate:LaunchTemplate" {
 		state["latestVersion"] = presource.NewProperty(7.0)
 	}
+	if args.TypeToken == "aws:sqs/queue:Queue" {
+		state["url"] = presource.NewProperty("https://sqs.eu-west-1.amazonaws.com/123456789012/" + plain(args.Inputs["name"]).StringValue())
+	}
 	state["arn"] = presource.NewProperty("arn:of:" + args.Name)
 	return id, state, nil
 }

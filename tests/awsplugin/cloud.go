@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
@@ -110,6 +112,7 @@ type cloud struct {
 	defaultTags map[string]string
 
 	autoscaling *autoscaling.Client
+	cloudwatch  *cloudwatch.Client
 	dynamodb    *dynamodb.Client
 	ec2         *ec2.Client
 	events      *eventbridge.Client
@@ -117,6 +120,7 @@ type cloud struct {
 	lambda      *lambda.Client
 	logs        *cloudwatchlogs.Client
 	s3          *s3.Client
+	sqs         *sqs.Client
 	ssm         *ssm.Client
 	sts         *sts.Client
 }
@@ -158,8 +162,9 @@ func newCloud(ctx context.Context, c configuration) (*cloud, error) {
 		autoscaling: autoscaling.NewFromConfig(loaded, func(o *autoscaling.Options) {
 			o.BaseEndpoint = endpoint("autoscaling")
 		}),
-		dynamodb: dynamodb.NewFromConfig(loaded, func(o *dynamodb.Options) { o.BaseEndpoint = endpoint("dynamodb") }),
-		ec2:      ec2.NewFromConfig(loaded, func(o *ec2.Options) { o.BaseEndpoint = endpoint("ec2") }),
+		cloudwatch: cloudwatch.NewFromConfig(loaded, func(o *cloudwatch.Options) { o.BaseEndpoint = endpoint("cloudwatch") }),
+		dynamodb:   dynamodb.NewFromConfig(loaded, func(o *dynamodb.Options) { o.BaseEndpoint = endpoint("dynamodb") }),
+		ec2:        ec2.NewFromConfig(loaded, func(o *ec2.Options) { o.BaseEndpoint = endpoint("ec2") }),
 		events: eventbridge.NewFromConfig(loaded, func(o *eventbridge.Options) {
 			o.BaseEndpoint = endpoint("events", "eventbridge", "cloudwatchevents")
 		}),
@@ -172,6 +177,7 @@ func newCloud(ctx context.Context, c configuration) (*cloud, error) {
 			o.BaseEndpoint = endpoint("s3")
 			o.UsePathStyle = c.S3UsePathStyle
 		}),
+		sqs: sqs.NewFromConfig(loaded, func(o *sqs.Options) { o.BaseEndpoint = endpoint("sqs") }),
 		ssm: ssm.NewFromConfig(loaded, func(o *ssm.Options) { o.BaseEndpoint = endpoint("ssm") }),
 		sts: sts.NewFromConfig(loaded, func(o *sts.Options) { o.BaseEndpoint = endpoint("sts") }),
 	}

@@ -32,7 +32,7 @@ func newEngine(t *testing.T, configuration map[string]any) *engine {
 	t.Helper()
 	e := &engine{Plane: plane.New(t, region), t: t, plugin: awsplugin.New().WithDefaults()}
 	endpoints := map[string]any{}
-	for _, service := range []string{"autoscaling", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "s3", "ssm", "sts"} {
+	for _, service := range []string{"autoscaling", "cloudwatch", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "s3", "sqs", "ssm", "sts"} {
 		endpoints[service] = e.URL
 	}
 	all := map[string]any{

@@ -190,6 +190,35 @@ func TestLifeOfEachResource(t *testing.T) {
 			replace: object{"name": "/aws/lambda/other"},
 		},
 		{
+			token: "aws:cloudwatch/metricAlarm:MetricAlarm",
+			inputs: object{
+				"name": "demo-failed", "namespace": "AWS/SQS", "metricName": "ApproximateNumberOfMessagesVisible", "dimensions": object{"QueueName": "demo"},
+				"statistic": "Maximum", "period": 60, "evaluationPeriods": 1, "threshold": 0, "comparisonOperator": "GreaterThanThreshold",
+				"alarmActions": []any{"arn:aws:sns:eu-west-1:123456789012:a", "arn:aws:sns:eu-west-1:123456789012:b"}, "tags": object{"ClusterName": "demo"},
+			},
+			same:    object{"alarmActions": []any{"arn:aws:sns:eu-west-1:123456789012:b", "arn:aws:sns:eu-west-1:123456789012:a"}},
+			change:  object{"threshold": 5, "treatMissingData": "notBreaching", "tags": object{}},
+			changed: []string{"threshold", "treatMissingData", "tags"},
+			replace: object{"name": "another"},
+		},
+		{
+			token:   "aws:sqs/queue:Queue",
+			inputs:  object{"name": "demo-failed", "messageRetentionSeconds": 1209600, "sqsManagedSseEnabled": true, "tags": object{"ClusterName": "demo"}},
+			change:  object{"messageRetentionSeconds": 60, "tags": object{}},
+			changed: []string{"messageRetentionSeconds", "tags"},
+			replace: object{"name": "another"},
+		},
+		{
+			token: "aws:sqs/queuePolicy:QueuePolicy",
+			before: func(e *engine, inputs object) {
+				inputs["queueUrl"] = e.create("aws:sqs/queue:Queue", "queue", object{}).text("url")
+			},
+			inputs:  object{"policy": `{"Version":"2012-10-17","Statement":[]}`},
+			same:    object{"policy": `{ "Statement": [], "Version": "2012-10-17" }`},
+			change:  object{"policy": `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sqs:SendMessage"}]}`},
+			changed: []string{"policy"},
+		},
+		{
 			token: "aws:cloudwatch/eventRule:EventRule",
 			inputs: object{
 				"name": "demo-asg-terminating", "description": "Terminating nodes", "tags": object{"ClusterName": "demo"},

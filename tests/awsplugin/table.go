@@ -8,6 +8,7 @@ func Resources() []Resource {
 		define("aws:cloudwatch/eventRule:EventRule", eventRuleHandler),
 		define("aws:cloudwatch/eventTarget:EventTarget", eventTargetHandler),
 		define("aws:cloudwatch/logGroup:LogGroup", logGroupHandler),
+		define("aws:cloudwatch/metricAlarm:MetricAlarm", metricAlarmHandler),
 		define("aws:dynamodb/table:Table", tableHandler),
 		define("aws:ebs/volume:Volume", volumeHandler),
 		define("aws:ec2/launchTemplate:LaunchTemplate", launchTemplateHandler),
@@ -24,6 +25,8 @@ func Resources() []Resource {
 		define("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", publicAccessBlockHandler),
 		define("aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2", bucketEncryptionHandler),
 		define("aws:s3/bucketV2:BucketV2", bucketHandler),
+		define("aws:sqs/queue:Queue", queueHandler),
+		define("aws:sqs/queuePolicy:QueuePolicy", queuePolicyHandler),
 		define("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", securityGroupEgressRuleHandler),
 		define("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", securityGroupIngressRuleHandler),
 	}

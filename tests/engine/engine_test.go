@@ -18,7 +18,7 @@ import (
 
 // perCluster is the number of resources that a cluster consists of, the
 // component among them.
-const perCluster = 28
+const perCluster = 31
 
 func TestLifeOfACluster(t *testing.T) {
 	t.Parallel()
@@ -168,9 +168,9 @@ func TestTwoClustersInAnotherRegionByAnExplicitProvider(t *testing.T) {
 	s.program(func(ctx *pulumi.Context) error {
 		var endpoints awsprovider.ProviderEndpointArray
 		endpoints = append(endpoints, awsprovider.ProviderEndpointArgs{
-			Autoscaling: pulumi.String(region.URL), Cloudwatchevents: pulumi.String(region.URL), Cloudwatchlogs: pulumi.String(region.URL),
+			Autoscaling: pulumi.String(region.URL), Cloudwatch: pulumi.String(region.URL), Cloudwatchevents: pulumi.String(region.URL), Cloudwatchlogs: pulumi.String(region.URL),
 			Dynamodb: pulumi.String(region.URL), Ec2: pulumi.String(region.URL), Iam: pulumi.String(region.URL),
-			Lambda: pulumi.String(region.URL), S3: pulumi.String(region.URL), Ssm: pulumi.String(region.URL), Sts: pulumi.String(region.URL),
+			Lambda: pulumi.String(region.URL), S3: pulumi.String(region.URL), Sqs: pulumi.String(region.URL), Ssm: pulumi.String(region.URL), Sts: pulumi.String(region.URL),
 		})
 		provider, err := awsprovider.NewProvider(ctx, "frankfurt", &awsprovider.ProviderArgs{
 			Region: pulumi.String("eu-central-1"), Endpoints: endpoints,

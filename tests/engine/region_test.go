@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -15,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/etcfs/pulumi-etcfs/tests/awsplugin/plane"
 )
@@ -85,6 +87,16 @@ func inventory(t *testing.T, region *plane.Plane) []string {
 	check(err)
 	for _, g := range logs.LogGroups {
 		add("log group", g.LogGroupName)
+	}
+	queues, err := sqs.NewFromConfig(config).ListQueues(ctx, nil)
+	check(err)
+	for _, url := range queues.QueueUrls {
+		add("queue", &url)
+	}
+	alarms, err := cloudwatch.NewFromConfig(config).DescribeAlarms(ctx, nil)
+	check(err)
+	for _, a := range alarms.MetricAlarms {
+		add("alarm", a.AlarmName)
 	}
 	if running, _ := region.Machines.Running(); running > 0 {
 		found = append(found, fmt.Sprintf("%d machines", running))

@@ -37,6 +37,7 @@ import (
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 	"github.com/etcfs/pulumi-etcfs/tests/region/autoscaling"
+	"github.com/etcfs/pulumi-etcfs/tests/region/cloudwatch"
 	"github.com/etcfs/pulumi-etcfs/tests/region/dynamodb"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	"github.com/etcfs/pulumi-etcfs/tests/region/events"
@@ -46,6 +47,7 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/process"
 	"github.com/etcfs/pulumi-etcfs/tests/region/release"
 	"github.com/etcfs/pulumi-etcfs/tests/region/s3"
+	"github.com/etcfs/pulumi-etcfs/tests/region/sqs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ssm"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/etcfs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/sts"
@@ -115,6 +117,8 @@ type Region struct {
 	Events      *events.Bus
 	Lambda      *lambda.Functions
 	Logs        *logs.Logs
+	SQS         *sqs.Queues
+	CloudWatch  *cloudwatch.Alarms
 	// Machines are the instances' computers, nil with Config.Computers.
 	Machines *process.Machines
 	// Releases serves releases of EtcFS and etcd.
@@ -209,11 +213,13 @@ func (r *Region) openServices() error {
 	r.DynamoDB = dynamodb.New(dynamodb.Config{Account: account, Region: name})
 	r.S3 = s3.New(s3.Config{Region: name})
 	r.Logs = logs.New(logs.Config{Account: account, Region: name})
+	r.SQS = sqs.New(sqs.Config{Account: account, Region: name, Authorizer: r.IAM})
+	r.CloudWatch = cloudwatch.New(cloudwatch.Config{Account: account, Region: name, Metrics: r.SQS.Metric})
 	r.Lambda = lambda.New(lambda.Config{
 		Account: account, Region: name, Directory: functions, Address: r.gateway, Endpoint: r.Endpoint(),
-		Roles: r.IAM, Authorizer: r.IAM, Logs: r.Logs, RetryIntervals: r.config.RetryIntervals, Logger: logger,
+		Roles: r.IAM, Authorizer: r.IAM, Logs: r.Logs, Queues: r.SQS, RetryIntervals: r.config.RetryIntervals, Logger: logger,
 	})
-	r.Events = events.New(events.Config{Account: account, Region: name, Functions: r.Lambda, Logger: logger})
+	r.Events = events.New(events.Config{Account: account, Region: name, Functions: r.Lambda, Queues: r.SQS, Logger: logger})
 	machines, err := r.openMachines()
 	if err != nil {
 		return fmt.Errorf("prepare the machines: %w", err)
@@ -231,6 +237,7 @@ func (r *Region) openServices() error {
 	r.server.Register(
 		r.IAM.API(), sts.New(account, r.IAM), r.EC2.API(), r.AutoScaling.API(), r.DynamoDB.Service(), r.S3.Service(),
 		r.SSM.Service(), r.Events.Service(), r.Lambda.Service(), r.Logs.Service(),
+		r.SQS.Service(), r.CloudWatch.Service(),
 	)
 	return nil
 }

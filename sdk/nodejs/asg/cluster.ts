@@ -41,6 +41,10 @@ export class Cluster extends pulumi.ComponentResource {
      */
     declare public readonly clusterName: pulumi.Output<string>;
     /**
+     * The URL of the SQS queue with the events of terminating nodes that could not be acted on. An alarm is on its depth.
+     */
+    declare public /*out*/ readonly failedEventsQueueUrl: pulumi.Output<string>;
+    /**
      * The name of the Lambda function that removes a terminating node from etcd. Its log group is /aws/lambda/ followed by this name.
      */
     declare public /*out*/ readonly gracefulLeaveFunctionName: pulumi.Output<string>;
@@ -95,6 +99,7 @@ export class Cluster extends pulumi.ComponentResource {
             if (args?.clusterName === undefined && !opts.urn) {
                 throw new Error("Missing required property 'clusterName'");
             }
+            resourceInputs["alarmActions"] = args?.alarmActions;
             resourceInputs["amiId"] = args?.amiId;
             resourceInputs["availabilityZone"] = args?.availabilityZone;
             resourceInputs["clusterName"] = args?.clusterName;
@@ -119,6 +124,7 @@ export class Cluster extends pulumi.ComponentResource {
             resourceInputs["volumeSize"] = args?.volumeSize;
             resourceInputs["autoScalingGroupName"] = undefined /*out*/;
             resourceInputs["bucketName"] = undefined /*out*/;
+            resourceInputs["failedEventsQueueUrl"] = undefined /*out*/;
             resourceInputs["gracefulLeaveFunctionName"] = undefined /*out*/;
             resourceInputs["instanceProfileName"] = undefined /*out*/;
             resourceInputs["launchTemplateId"] = undefined /*out*/;
@@ -133,6 +139,7 @@ export class Cluster extends pulumi.ComponentResource {
             resourceInputs["availabilityZone"] = undefined /*out*/;
             resourceInputs["bucketName"] = undefined /*out*/;
             resourceInputs["clusterName"] = undefined /*out*/;
+            resourceInputs["failedEventsQueueUrl"] = undefined /*out*/;
             resourceInputs["gracefulLeaveFunctionName"] = undefined /*out*/;
             resourceInputs["instanceProfileName"] = undefined /*out*/;
             resourceInputs["launchTemplateId"] = undefined /*out*/;
@@ -153,6 +160,10 @@ export class Cluster extends pulumi.ComponentResource {
  * The set of arguments for constructing a Cluster resource.
  */
 export interface ClusterArgs {
+    /**
+     * The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
+     */
+    alarmActions?: pulumi.Input<string[] | undefined>;
     /**
      * The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
      */

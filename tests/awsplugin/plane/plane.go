@@ -18,6 +18,7 @@ import (
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 	"github.com/etcfs/pulumi-etcfs/tests/region/autoscaling"
+	"github.com/etcfs/pulumi-etcfs/tests/region/cloudwatch"
 	"github.com/etcfs/pulumi-etcfs/tests/region/dynamodb"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	"github.com/etcfs/pulumi-etcfs/tests/region/events"
@@ -26,6 +27,7 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/lambda"
 	"github.com/etcfs/pulumi-etcfs/tests/region/logs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/s3"
+	"github.com/etcfs/pulumi-etcfs/tests/region/sqs"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ssm"
 	"github.com/etcfs/pulumi-etcfs/tests/region/sts"
 )
@@ -59,12 +61,14 @@ func New(t testing.TB, region string) *Plane {
 	p.URL = listener.URL
 
 	logging := logs.New(logs.Config{Account: Account, Region: region})
+	queues := sqs.New(sqs.Config{Account: Account, Region: region, Authorizer: identities})
+	alarms := cloudwatch.New(cloudwatch.Config{Account: Account, Region: region, Metrics: queues.Metric})
 	functions := lambda.New(lambda.Config{
 		Account: Account, Region: region, Directory: t.TempDir(), Address: "127.0.0.1", Endpoint: p.URL,
-		Roles: identities, Authorizer: identities, Logs: logging, Logger: logger,
+		Roles: identities, Authorizer: identities, Logs: logging, Queues: queues, Logger: logger,
 		RetryIntervals: [2]time.Duration{time.Minute, 2 * time.Minute},
 	})
-	bus := events.New(events.Config{Account: Account, Region: region, Functions: functions, Logger: logger})
+	bus := events.New(events.Config{Account: Account, Region: region, Functions: functions, Queues: queues, Logger: logger})
 	compute, err := ec2.New(ec2.Config{
 		Region: region, AccountID: Account, Directory: t.TempDir(), Machines: p.Machines, IAM: identities, Events: bus, Logger: logger,
 	})
@@ -75,7 +79,7 @@ func New(t testing.TB, region string) *Plane {
 	commands := ssm.New(ssm.Config{Account: Account, Region: region, Instances: compute, Parameters: compute.PublicParameters()})
 	p.server.Register(
 		identities.API(), sts.New(Account, identities), compute.API(), groups.API(), bus.Service(), functions.Service(), commands.Service(),
-		logging.Service(), dynamodb.New(dynamodb.Config{Account: Account, Region: region}).Service(), s3.New(s3.Config{Region: region}).Service(),
+		logging.Service(), queues.Service(), alarms.Service(), dynamodb.New(dynamodb.Config{Account: Account, Region: region}).Service(), s3.New(s3.Config{Region: region}).Service(),
 	)
 	t.Cleanup(func() {
 		groups.Close()

@@ -1,6 +1,6 @@
 // Package api is the front door of the region: it tells who calls, which
 // operation of which service, asks whether the caller may, and speaks the
-// protocols of AWS (the two Query dialects, JSON and REST) so that a service
+// protocols of AWS (the two Query dialects, JSON, REST and CBOR) so that a service
 // of the region is a table of functions from a call to a result.
 //
 // Callers are told apart by the access key of the request's SigV4 header. The
@@ -34,6 +34,9 @@ const (
 	JSON
 	// REST names the operation by method and path (Lambda, S3).
 	REST
+	// CBOR is Smithy's RPC v2, CBOR each way with the operation in the path
+	// (CloudWatch). Operations see the body as JSON.
+	CBOR
 )
 
 // Service is one AWS service.
@@ -53,7 +56,7 @@ type Service struct {
 }
 
 // Operation answers one call. The result is marshalled by the service's
-// protocol: XML by xml tags, JSON by json tags; a *Raw is sent as it is; nil
+// protocol: XML by xml tags, JSON and CBOR by json tags; a *Raw is sent as it is; nil
 // is an empty result. An operation must call Call.Authorize before it changes
 // or tells anything.
 type Operation func(ctx context.Context, c *Call) (any, error)

@@ -138,6 +138,8 @@ func (c *Call) parse() error {
 		_, c.Action, _ = strings.Cut(c.Request.Header.Get("X-Amz-Target"), ".")
 	case REST:
 		c.Action = c.Service.Route(c.Request)
+	case CBOR:
+		return c.parseCBOR()
 	}
 	return nil
 }
@@ -162,6 +164,11 @@ func (c *Call) write(w http.ResponseWriter, result any) {
 			result = struct{}{}
 		}
 		c.writeJSON(w, http.StatusOK, result)
+	case CBOR:
+		if result == nil {
+			result = struct{}{}
+		}
+		c.writeCBOR(w, http.StatusOK, result)
 	}
 }
 
@@ -219,6 +226,8 @@ func (c *Call) writeError(w http.ResponseWriter, err error) {
 		writeXMLError(w, e, "<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>", c.RequestID)
 	case c.Service != nil && c.Service.Name == "s3":
 		writeXMLError(w, e, "<Error><Code>%s</Code><Message>%s</Message><RequestId>%s</RequestId></Error>", c.RequestID)
+	case protocol == CBOR:
+		c.writeCBOR(w, e.Status, map[string]any{"__type": e.Code, "message": e.Message})
 	default:
 		w.Header().Set("X-Amzn-Errortype", e.Code)
 		fields := map[string]any{"__type": e.Code, "message": e.Message, "Message": e.Message}

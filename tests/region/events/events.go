@@ -2,14 +2,15 @@
 // their patterns, and Lambda functions as their targets, which it invokes as
 // far as their resource policies let it.
 //
-// Nothing is scheduled, transformed or sent to a dead-letter queue: an event
-// whose target refuses it is lost, as it is in AWS without such a queue.
+// Nothing is scheduled or transformed. An event whose target refuses it goes to
+// the target's dead-letter queue; without one it is lost, as in AWS.
 package events
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -31,10 +32,18 @@ type Functions interface {
 	InvokeFor(service, resourceARN, functionARN string, payload []byte) error
 }
 
+// Queues are the dead-letter queues of targets.
+type Queues interface {
+	// SendFor sends a message of a service for one of its resources, or refuses
+	// it.
+	SendFor(service, sourceARN, queueARN, body string, attributes map[string]string) error
+}
+
 // Config is what the service needs; every field is required.
 type Config struct {
 	Account, Region string
 	Functions       Functions
+	Queues          Queues
 	// Logger tells what becomes of events.
 	Logger *slog.Logger
 }
@@ -70,11 +79,14 @@ type rule struct {
 }
 
 type target struct {
-	ID          string `json:"Id"`
-	Arn         string
-	Input       string       `json:",omitempty"`
-	RetryPolicy *retryPolicy `json:",omitempty"`
+	ID               string `json:"Id"`
+	Arn              string
+	Input            string            `json:",omitempty"`
+	RetryPolicy      *retryPolicy      `json:",omitempty"`
+	DeadLetterConfig *deadLetterConfig `json:",omitempty"`
 }
+
+type deadLetterConfig struct{ Arn string }
 
 // retryPolicy is kept and not needed: delivery to a function of the region
 // succeeds or is refused for good.
@@ -150,11 +162,31 @@ func (b *Bus) Emit(ctx context.Context, source, detailType string, resources []s
 			body = []byte(d.Input)
 		}
 		if err := b.config.Functions.InvokeFor(servicePrincipal, b.ARN(d.rule), d.Arn, body); err != nil {
-			log.WarnContext(ctx, "event lost", "rule", d.rule, "target", d.Arn, "error", err)
+			b.bury(ctx, log, d.rule, d.target, body, err)
 			continue
 		}
 		log.DebugContext(ctx, "event delivered", "rule", d.rule, "target", d.Arn)
 	}
+}
+
+// bury gives an event that its target refused to the target's dead-letter
+// queue, with the attributes that EventBridge puts there:
+// https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-dlq.html
+func (b *Bus) bury(ctx context.Context, log *slog.Logger, rule string, t target, body []byte, cause error) {
+	log = log.With("rule", rule, "target", t.Arn, "cause", cause)
+	if t.DeadLetterConfig == nil || t.DeadLetterConfig.Arn == "" {
+		log.WarnContext(ctx, "event lost")
+		return
+	}
+	attributes := map[string]string{"RULE_ARN": b.ARN(rule), "TARGET_ARN": t.Arn, "ERROR_MESSAGE": cause.Error()}
+	if refusal, ok := errors.AsType[*api.Error](cause); ok {
+		attributes["ERROR_CODE"] = refusal.Code
+	}
+	if err := b.config.Queues.SendFor(servicePrincipal, b.ARN(rule), t.DeadLetterConfig.Arn, string(body), attributes); err != nil {
+		log.WarnContext(ctx, "event lost, its dead-letter queue refused it", "error", err)
+		return
+	}
+	log.WarnContext(ctx, "event in its dead-letter queue")
 }
 
 // parse reads a JSON document with its numbers as they are written: patterns

@@ -49,10 +49,58 @@ func (f *functions) InvokeFor(service, resourceARN, functionARN string, payload 
 	return nil
 }
 
+// queues records what it is asked to send.
+type queues struct{ letters []letter }
+
+type letter struct {
+	Service, Source, Queue, Body string
+	Attributes                   map[string]string
+}
+
+func (q *queues) SendFor(service, sourceARN, queueARN, body string, attributes map[string]string) error {
+	q.letters = append(q.letters, letter{service, sourceARN, queueARN, body, attributes})
+	return nil
+}
+
+// An event that its target refuses is in the target's dead-letter queue.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	const queue = "arn:aws:sqs:eu-west-1:123456789012:failed"
+	letters := &queues{}
+	bus := events.New(events.Config{
+		Account: apitest.Account, Region: apitest.Region, Functions: &functions{refuse: true}, Queues: letters, Logger: slog.New(slog.DiscardHandler),
+	})
+	client := eventbridge.NewFromConfig(apitest.New(t, bus.Service()).Config())
+	putRule(t, client)
+	target := types.Target{Id: aws.String("leave"), Arn: aws.String(function), DeadLetterConfig: &types.DeadLetterConfig{Arn: aws.String(queue)}}
+	if _, err := client.PutTargets(t.Context(), &eventbridge.PutTargetsInput{Rule: aws.String(ruleName), Targets: []types.Target{target}}); err != nil {
+		t.Fatal(err)
+	}
+	listed, err := client.ListTargetsByRule(t.Context(), &eventbridge.ListTargetsByRuleInput{Rule: aws.String(ruleName)})
+	if err != nil || aws.ToString(listed.Targets[0].DeadLetterConfig.Arn) != queue {
+		t.Errorf("target: got %+v, %v, want the queue", listed, err)
+	}
+	bus.Emit(t.Context(), "aws.autoscaling", "EC2 Instance-terminate Lifecycle Action", nil, map[string]string{
+		"AutoScalingGroupName": "demo-asg", "LifecycleHookName": "demo-graceful-leave", "EC2InstanceId": "i-1",
+	})
+	if len(letters.letters) != 1 {
+		t.Fatalf("got letters %v, want one", letters.letters)
+	}
+	got := letters.letters[0]
+	if !strings.Contains(got.Body, `"EC2InstanceId":"i-1"`) {
+		t.Errorf("letter: got %s, want the event", got.Body)
+	}
+	got.Body = ""
+	want := letter{"events.amazonaws.com", ruleARN, queue, "", map[string]string{"RULE_ARN": ruleARN, "TARGET_ARN": function, "ERROR_MESSAGE": "no permission"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("letter (-want +got):\n%s", diff)
+	}
+}
+
 func start(t *testing.T) (*events.Bus, *functions, *apitest.Endpoint, *eventbridge.Client) {
 	t.Helper()
 	targets := &functions{}
-	bus := events.New(events.Config{Account: apitest.Account, Region: apitest.Region, Functions: targets, Logger: slog.New(slog.DiscardHandler)})
+	bus := events.New(events.Config{Account: apitest.Account, Region: apitest.Region, Functions: targets, Queues: &queues{}, Logger: slog.New(slog.DiscardHandler)})
 	endpoint := apitest.New(t, bus.Service())
 	return bus, targets, endpoint, eventbridge.NewFromConfig(endpoint.Config())
 }
@@ -271,7 +319,7 @@ func TestRefusals(t *testing.T) {
 		"no such rule":        {"none", six[:1], "ResourceNotFoundException"},
 		"six targets":         {ruleName, six, "LimitExceededException"},
 		"a queue":             {ruleName, []types.Target{{Id: aws.String("q"), Arn: aws.String("arn:aws:sqs:eu-west-1:123456789012:q")}}, "ValidationException"},
-		"a dead-letter queue": {ruleName, []types.Target{{Id: aws.String("q"), Arn: aws.String(function), DeadLetterConfig: &types.DeadLetterConfig{Arn: aws.String("arn:aws:sqs:eu-west-1:123456789012:q")}}}, "ValidationException"},
+		"a dead-letter topic": {ruleName, []types.Target{{Id: aws.String("q"), Arn: aws.String(function), DeadLetterConfig: &types.DeadLetterConfig{Arn: aws.String("arn:aws:sns:eu-west-1:123456789012:q")}}}, "ValidationException"},
 		"too many retries":    {ruleName, []types.Target{{Id: aws.String("q"), Arn: aws.String(function), RetryPolicy: &types.RetryPolicy{MaximumRetryAttempts: aws.Int32(186)}}}, "ValidationException"},
 	} {
 		_, err := client.PutTargets(t.Context(), &eventbridge.PutTargetsInput{Rule: aws.String(test.rule), Targets: test.targets})

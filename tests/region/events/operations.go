@@ -245,6 +245,9 @@ func (t target) check() error {
 	if !strings.HasPrefix(t.Arn, "arn:aws:lambda:") {
 		return refuse("ValidationException", "Provided Arn is not in correct format or no function: %s", t.Arn)
 	}
+	if d := t.DeadLetterConfig; d != nil && d.Arn != "" && !strings.HasPrefix(d.Arn, "arn:aws:sqs:") {
+		return refuse("ValidationException", "Provided Arn of the dead-letter queue is no queue: %s", d.Arn)
+	}
 	if t.Input != "" {
 		if _, err := parse([]byte(t.Input)); err != nil {
 			return refuse("ValidationException", "Input of target %s is no JSON: %v", t.ID, err)

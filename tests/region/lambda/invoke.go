@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,11 +22,13 @@ const (
 	maxEventAge     = 6 * time.Hour
 )
 
-// invokeConfig is how asynchronous invocations are retried.
+// invokeConfig is how asynchronous invocations are retried, and the queue that
+// gets what failed for good, "" for none.
 type invokeConfig struct {
-	retries int
-	age     time.Duration
-	changed time.Time
+	retries   int
+	age       time.Duration
+	onFailure string
+	changed   time.Time
 }
 
 func (f *Functions) invoke(c *api.Call, name, _ string) (any, error) {
@@ -119,7 +122,18 @@ func (f *Functions) runAsynchronously(fn *function, requestID string, payload []
 		}
 		log.Info("function failed", "try", try+1, "result", string(result.payload), "error", err)
 		if try == retry.retries || time.Since(begun) > retry.age {
-			log.Warn("event discarded", "tries", try+1)
+			if retry.onFailure == "" {
+				log.Warn("event discarded", "tries", try+1)
+				return
+			}
+			f.mu.Lock()
+			principal := f.principal(fn.settings)
+			f.mu.Unlock()
+			record, err := f.failureRecord(fn.Name, requestID, payload, result, try)
+			if err == nil {
+				err = f.config.Queues.SendAs(principal, retry.onFailure, record)
+			}
+			log.Warn("event given to the destination", "tries", try+1, "queue", retry.onFailure, "error", err)
 			return
 		}
 		select {
@@ -128,6 +142,26 @@ func (f *Functions) runAsynchronously(fn *function, requestID string, payload []
 		case <-time.After(f.config.RetryIntervals[try]):
 		}
 	}
+}
+
+// failureRecord is what a destination gets:
+// https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
+func (f *Functions) failureRecord(name, requestID string, payload []byte, last result, try int) (string, error) {
+	type object = map[string]any
+	record, err := json.Marshal(object{
+		"version":   "1.0",
+		"timestamp": time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
+		"requestContext": object{
+			"requestId": requestID, "functionArn": f.ARN(name) + ":$LATEST", "condition": "RetriesExhausted", "approximateInvokeCount": try + 1,
+		},
+		"requestPayload":  json.RawMessage(payload),
+		"responseContext": object{"statusCode": http.StatusOK, "executedVersion": "$LATEST", "functionError": "Unhandled"},
+		"responsePayload": json.RawMessage(last.payload),
+	})
+	if err != nil {
+		return "", fmt.Errorf("encode the record of a failed event: %w", err)
+	}
+	return string(record), nil
 }
 
 // run invokes a function once, in an idle environment or in a new one.
@@ -182,7 +216,10 @@ func (f *Functions) putFunctionEventInvokeConfig(c *api.Call, name, _ string) (a
 	var in struct {
 		MaximumRetryAttempts     *int
 		MaximumEventAgeInSeconds *int
-		DestinationConfig        struct{ OnFailure, OnSuccess struct{} }
+		DestinationConfig        struct {
+			OnFailure struct{ Destination string }
+			OnSuccess struct{}
+		}
 	}
 	if err := decode(c, &in); err != nil {
 		return nil, err
@@ -198,8 +235,17 @@ func (f *Functions) putFunctionEventInvokeConfig(c *api.Call, name, _ string) (a
 			return nil, api.Errorf(http.StatusBadRequest, "ValidationException", "maximumEventAgeInSeconds %d is not from 60 to 21600", *in.MaximumEventAgeInSeconds)
 		}
 	}
+	made.onFailure = in.DestinationConfig.OnFailure.Destination
+	if made.onFailure != "" && !strings.HasPrefix(made.onFailure, "arn:aws:sqs:") {
+		return nil, invalid("this region's destinations are queues, not %s", made.onFailure)
+	}
 	var out eventInvokeConfig
 	err := f.on(c, name, func(fn *function) error {
+		// Lambda looks whether it will be able to send.
+		send := api.Access{Action: "sqs:SendMessage", Resource: made.onFailure}
+		if made.onFailure != "" && f.config.Authorizer.Authorize(f.principal(fn.settings), send) != nil {
+			return invalid("The function's execution role does not have permissions to call SendMessage on SQS")
+		}
 		fn.retries = made
 		out = f.describeInvokeConfig(fn)
 		return nil
@@ -212,11 +258,21 @@ type eventInvokeConfig struct {
 	LastModified             float64 // seconds
 	MaximumRetryAttempts     int
 	MaximumEventAgeInSeconds int
+	DestinationConfig        destinationConfig
 }
 
+type destinationConfig struct{ OnFailure, OnSuccess *destination }
+
+type destination struct{ Destination string }
+
 func (f *Functions) describeInvokeConfig(fn *function) eventInvokeConfig {
+	var to destinationConfig
+	if fn.retries.onFailure != "" {
+		to.OnFailure = &destination{fn.retries.onFailure}
+	}
 	return eventInvokeConfig{
-		FunctionArn: f.ARN(fn.Name) + ":$LATEST", LastModified: float64(fn.retries.changed.UnixMilli()) / 1000,
+		DestinationConfig: to,
+		FunctionArn:       f.ARN(fn.Name) + ":$LATEST", LastModified: float64(fn.retries.changed.UnixMilli()) / 1000,
 		MaximumRetryAttempts: fn.retries.retries, MaximumEventAgeInSeconds: int(fn.retries.age.Seconds()),
 	}
 }

@@ -3,7 +3,8 @@
 // runtime API, with its role's credentials and its own execution environments.
 //
 // There is one version of a function, $LATEST, and neither layers, VPCs,
-// destinations, concurrency limits nor freezing between invocations. A
+// concurrency limits nor freezing between invocations, and no destinations but
+// queues for what failed. A
 // parameter that the service does not have is refused, never ignored.
 package lambda
 
@@ -20,6 +21,7 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/iam"
 	"github.com/etcfs/pulumi-etcfs/tests/region/jsonbody"
 	"github.com/etcfs/pulumi-etcfs/tests/region/logs"
+	"github.com/etcfs/pulumi-etcfs/tests/region/sqs"
 )
 
 // Roles are the account's roles.
@@ -30,7 +32,16 @@ type Roles interface {
 	Trusts(role, service string) bool
 }
 
-var _ Roles = (*iam.Service)(nil)
+// Queues are where events go that a function failed for good.
+type Queues interface {
+	// SendAs sends a message of a role that a service has assumed.
+	SendAs(principal api.Principal, queueARN, body string) error
+}
+
+var (
+	_ Roles  = (*iam.Service)(nil)
+	_ Queues = (*sqs.Queues)(nil)
+)
 
 // Config is what the service needs; every field is required.
 type Config struct {
@@ -45,6 +56,7 @@ type Config struct {
 	// Authorizer judges whether a function's role lets it write its log.
 	Authorizer api.Authorizer
 	Logs       *logs.Logs
+	Queues     Queues
 	// RetryIntervals are the waits before the second and the third try of an
 	// asynchronous invocation. AWS waits one and two minutes.
 	RetryIntervals [2]time.Duration

@@ -29,6 +29,7 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/region/iam"
 	region "github.com/etcfs/pulumi-etcfs/tests/region/lambda"
 	"github.com/etcfs/pulumi-etcfs/tests/region/logs"
+	"github.com/etcfs/pulumi-etcfs/tests/region/sqs"
 )
 
 // The functions of these tests are this test binary, with the real Lambda
@@ -119,6 +120,7 @@ func (j judge) Authorize(p api.Principal, a api.Access) error {
 type world struct {
 	functions *region.Functions
 	logs      *logs.Logs
+	queues    *sqs.Queues
 	endpoint  *apitest.Endpoint
 	client    *lambda.Client
 	directory string
@@ -127,13 +129,14 @@ type world struct {
 func start(t *testing.T, deny string) *world {
 	t.Helper()
 	w := &world{logs: logs.New(logs.Config{Account: apitest.Account, Region: apitest.Region}), directory: t.TempDir()}
+	w.queues = sqs.New(sqs.Config{Account: apitest.Account, Region: apitest.Region, Authorizer: judge{deny}})
 	w.functions = region.New(region.Config{
 		Account: apitest.Account, Region: apitest.Region, Directory: w.directory, Address: "127.0.0.1", Endpoint: "http://127.0.0.1:1",
-		Roles: roles{}, Authorizer: judge{deny}, Logs: w.logs, RetryIntervals: [2]time.Duration{time.Millisecond, time.Millisecond},
+		Roles: roles{}, Authorizer: judge{deny}, Logs: w.logs, Queues: w.queues, RetryIntervals: [2]time.Duration{time.Millisecond, time.Millisecond},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(w.functions.Close)
-	w.endpoint = apitest.New(t, w.functions.Service())
+	w.endpoint = apitest.New(t, w.functions.Service(), w.queues.Service())
 	w.client = lambda.NewFromConfig(w.endpoint.Config())
 	return w
 }
@@ -340,6 +343,68 @@ func TestAsynchronousRetries(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// What a function fails for good is in its queue, with how it came to that.
+func TestDestinationOfFailures(t *testing.T) {
+	t.Parallel()
+	const queue = "arn:aws:sqs:eu-west-1:123456789012:failed"
+	configure := func(w *world, to string) error {
+		_, err := w.client.PutFunctionEventInvokeConfig(t.Context(), &lambda.PutFunctionEventInvokeConfigInput{
+			FunctionName: aws.String(name), MaximumRetryAttempts: aws.Int32(1),
+			DestinationConfig: &types.DestinationConfig{OnFailure: &types.OnFailure{Destination: aws.String(to)}},
+		})
+		return err
+	}
+	w := start(t, "")
+	w.create(t, input(bootstrap(t)))
+	if _, err := w.queues.Create("failed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := configure(w, queue); err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.client.GetFunctionEventInvokeConfig(t.Context(), &lambda.GetFunctionEventInvokeConfigInput{FunctionName: aws.String(name)})
+	if err != nil || aws.ToString(got.DestinationConfig.OnFailure.Destination) != queue {
+		t.Errorf("configuration: got %+v, %v, want the queue", got, err)
+	}
+	if _, err := w.client.Invoke(t.Context(), &lambda.InvokeInput{
+		FunctionName: aws.String(name), InvocationType: types.InvocationTypeEvent, Payload: []byte(`{"Do":"fail"}`),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var record struct {
+		RequestContext struct {
+			Condition              string
+			ApproximateInvokeCount int
+		}
+		RequestPayload  event
+		ResponsePayload struct{ ErrorMessage string }
+	}
+	await(t, func() error {
+		messages := w.queues.Messages("failed")
+		if len(messages) != 1 {
+			return fmt.Errorf("got messages %q, want one", messages)
+		}
+		return json.Unmarshal([]byte(messages[0]), &record)
+	})
+	if record.RequestContext.Condition != "RetriesExhausted" || record.RequestContext.ApproximateInvokeCount != 2 ||
+		record.RequestPayload.Do != "fail" || record.ResponsePayload.ErrorMessage != "refused" {
+		t.Errorf("got record %+v, want the event with its second failure", record)
+	}
+
+	for what, err := range map[string]error{
+		"no queue": configure(w, "arn:aws:sns:eu-west-1:123456789012:topic"),
+		"a role that must not send": func() error {
+			w := start(t, "sqs:SendMessage")
+			w.create(t, input(bootstrap(t)))
+			return configure(w, queue)
+		}(),
+	} {
+		if got, want := apitest.Code(err), "InvalidParameterValueException"; got != want {
+			t.Errorf("%s: got %v, want %s", what, err, want)
+		}
 	}
 }
 

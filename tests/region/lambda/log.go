@@ -25,10 +25,15 @@ type logWriter struct {
 func (f *Functions) newLogWriter(s settings, stream string) *logWriter {
 	return &logWriter{
 		logs: f.config.Logs, authorizer: f.config.Authorizer, group: logGroup(s.Name), stream: stream,
-		principal: api.Principal{
-			ARN:  "arn:aws:sts::" + f.config.Account + ":assumed-role/" + s.role() + "/" + s.Name,
-			Role: s.role(), Session: s.Name,
-		},
+		principal: f.principal(s),
+	}
+}
+
+// principal is who a function is.
+func (f *Functions) principal(s settings) api.Principal {
+	return api.Principal{
+		ARN:  "arn:aws:sts::" + f.config.Account + ":assumed-role/" + s.role() + "/" + s.Name,
+		Role: s.role(), Session: s.Name,
 	}
 }
 

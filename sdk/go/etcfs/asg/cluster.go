@@ -26,6 +26,8 @@ type Cluster struct {
 	BucketName pulumi.StringOutput `pulumi:"bucketName"`
 	// The cluster's name, which is the `ClusterName` tag of its instances.
 	ClusterName pulumi.StringOutput `pulumi:"clusterName"`
+	// The URL of the SQS queue with the events of terminating nodes that could not be acted on. An alarm is on its depth.
+	FailedEventsQueueUrl pulumi.StringOutput `pulumi:"failedEventsQueueUrl"`
 	// The name of the Lambda function that removes a terminating node from etcd. Its log group is /aws/lambda/ followed by this name.
 	GracefulLeaveFunctionName pulumi.StringOutput `pulumi:"gracefulLeaveFunctionName"`
 	// The name of the nodes' instance profile: the given one, or the one that was created.
@@ -68,6 +70,8 @@ func NewCluster(ctx *pulumi.Context,
 }
 
 type clusterArgs struct {
+	// The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
+	AlarmActions []string `pulumi:"alarmActions"`
 	// The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
 	AmiId *string `pulumi:"amiId"`
 	// The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
@@ -116,6 +120,8 @@ type clusterArgs struct {
 
 // The set of arguments for constructing a Cluster resource.
 type ClusterArgs struct {
+	// The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
+	AlarmActions pulumi.StringArrayInput
 	// The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
 	AmiId pulumi.StringPtrInput
 	// The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
@@ -267,6 +273,11 @@ func (o ClusterOutput) BucketName() pulumi.StringOutput {
 // The cluster's name, which is the `ClusterName` tag of its instances.
 func (o ClusterOutput) ClusterName() pulumi.StringOutput {
 	return o.ApplyT(func(v *Cluster) pulumi.StringOutput { return v.ClusterName }).(pulumi.StringOutput)
+}
+
+// The URL of the SQS queue with the events of terminating nodes that could not be acted on. An alarm is on its depth.
+func (o ClusterOutput) FailedEventsQueueUrl() pulumi.StringOutput {
+	return o.ApplyT(func(v *Cluster) pulumi.StringOutput { return v.FailedEventsQueueUrl }).(pulumi.StringOutput)
 }
 
 // The name of the Lambda function that removes a terminating node from etcd. Its log group is /aws/lambda/ followed by this name.

@@ -20,6 +20,7 @@ __all__ = ['ClusterArgs', 'Cluster']
 class ClusterArgs:
     def __init__(__self__, *,
                  cluster_name: pulumi.Input[_builtins.str],
+                 alarm_actions: pulumi.Input[Optional[Sequence[_builtins.str]]] = None,
                  ami_id: pulumi.Input[Optional[_builtins.str]] = None,
                  availability_zone: pulumi.Input[Optional[_builtins.str]] = None,
                  desired_capacity: pulumi.Input[Optional[_builtins.int]] = None,
@@ -45,6 +46,7 @@ class ClusterArgs:
         The set of arguments for constructing a Cluster resource.
 
         :param pulumi.Input[_builtins.str] cluster_name: The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. 3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. One name can be used once per account and Region. Changing it replaces everything, the data volume included.
+        :param pulumi.Input[Sequence[_builtins.str]] alarm_actions: The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
         :param pulumi.Input[_builtins.str] ami_id: The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
         :param pulumi.Input[_builtins.str] availability_zone: The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
         :param pulumi.Input[_builtins.int] desired_capacity: The number of nodes, from `minSize` to `maxSize`. Unset by default: the group starts with `minSize` nodes, and whoever scales it afterwards (a scaling policy, the console, the CLI) owns the number; no later `pulumi up` undoes it. When set, this program owns it.
@@ -68,6 +70,8 @@ class ClusterArgs:
         :param pulumi.Input[_builtins.int] volume_size: The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
         """
         pulumi.set(__self__, "cluster_name", cluster_name)
+        if alarm_actions is not None:
+            pulumi.set(__self__, "alarm_actions", alarm_actions)
         if ami_id is not None:
             pulumi.set(__self__, "ami_id", ami_id)
         if availability_zone is not None:
@@ -122,6 +126,18 @@ class ClusterArgs:
     @cluster_name.setter
     def cluster_name(self, value: pulumi.Input[_builtins.str]):
         pulumi.set(self, "cluster_name", value)
+
+    @_builtins.property
+    @pulumi.getter(name="alarmActions")
+    def alarm_actions(self) -> pulumi.Input[Optional[Sequence[_builtins.str]]]:
+        """
+        The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
+        """
+        return pulumi.get(self, "alarm_actions")
+
+    @alarm_actions.setter
+    def alarm_actions(self, value: pulumi.Input[Optional[Sequence[_builtins.str]]]):
+        pulumi.set(self, "alarm_actions", value)
 
     @_builtins.property
     @pulumi.getter(name="amiId")
@@ -382,6 +398,7 @@ class Cluster(pulumi.ComponentResource):
     def __init__(__self__,
                  resource_name: str,
                  opts: Optional[pulumi.ResourceOptions] = None,
+                 alarm_actions: pulumi.Input[Optional[Sequence[_builtins.str]]] = None,
                  ami_id: pulumi.Input[Optional[_builtins.str]] = None,
                  availability_zone: pulumi.Input[Optional[_builtins.str]] = None,
                  cluster_name: pulumi.Input[Optional[_builtins.str]] = None,
@@ -412,6 +429,7 @@ class Cluster(pulumi.ComponentResource):
 
         :param str resource_name: The name of the resource.
         :param pulumi.ResourceOptions opts: Options for the resource.
+        :param pulumi.Input[Sequence[_builtins.str]] alarm_actions: The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
         :param pulumi.Input[_builtins.str] ami_id: The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
         :param pulumi.Input[_builtins.str] availability_zone: The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
         :param pulumi.Input[_builtins.str] cluster_name: The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. 3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. One name can be used once per account and Region. Changing it replaces everything, the data volume included.
@@ -461,6 +479,7 @@ class Cluster(pulumi.ComponentResource):
     def _internal_init(__self__,
                  resource_name: str,
                  opts: Optional[pulumi.ResourceOptions] = None,
+                 alarm_actions: pulumi.Input[Optional[Sequence[_builtins.str]]] = None,
                  ami_id: pulumi.Input[Optional[_builtins.str]] = None,
                  availability_zone: pulumi.Input[Optional[_builtins.str]] = None,
                  cluster_name: pulumi.Input[Optional[_builtins.str]] = None,
@@ -494,6 +513,7 @@ class Cluster(pulumi.ComponentResource):
                 raise TypeError('__props__ is only valid when passed in combination with a valid opts.id to get an existing resource')
             __props__ = ClusterArgs.__new__(ClusterArgs)
 
+            __props__.__dict__["alarm_actions"] = alarm_actions
             __props__.__dict__["ami_id"] = ami_id
             __props__.__dict__["availability_zone"] = availability_zone
             if cluster_name is None and not opts.urn:
@@ -520,6 +540,7 @@ class Cluster(pulumi.ComponentResource):
             __props__.__dict__["volume_size"] = volume_size
             __props__.__dict__["auto_scaling_group_name"] = None
             __props__.__dict__["bucket_name"] = None
+            __props__.__dict__["failed_events_queue_url"] = None
             __props__.__dict__["graceful_leave_function_name"] = None
             __props__.__dict__["instance_profile_name"] = None
             __props__.__dict__["launch_template_id"] = None
@@ -567,6 +588,14 @@ class Cluster(pulumi.ComponentResource):
         The cluster's name, which is the `ClusterName` tag of its instances.
         """
         return pulumi.get(self, "cluster_name")
+
+    @_builtins.property
+    @pulumi.getter(name="failedEventsQueueUrl")
+    def failed_events_queue_url(self) -> pulumi.Output[_builtins.str]:
+        """
+        The URL of the SQS queue with the events of terminating nodes that could not be acted on. An alarm is on its depth.
+        """
+        return pulumi.get(self, "failed_events_queue_url")
 
     @_builtins.property
     @pulumi.getter(name="gracefulLeaveFunctionName")
