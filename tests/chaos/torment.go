@@ -12,12 +12,13 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/fault"
 	"github.com/etcfs/pulumi-etcfs/tests/invariant"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
+	"github.com/etcfs/pulumi-etcfs/tests/scenario"
 )
 
 const (
 	minNodes, maxNodes = 3, 5
 	// atOnce is how many faults are in force at the same time.
-	atOnce = 2
+	atOnce = 3
 	// recovery is how long a node may take after a fault before it counts as one
 	// that answers.
 	recovery = 15 * time.Second
@@ -84,16 +85,19 @@ func (t *tormentor) judge(ctx context.Context) error {
 			return err
 		}
 		view, err := t.settle(ctx, nodes)
-		if err != nil {
+		if timeout, ok := errors.AsType[*scenario.TimeoutError](err); ok {
 			// The validators may say more than that it does not settle.
-			return errors.Join(err, invariant.Judge(t.finish(view)))
+			return errors.Join(err, invariant.Judge(t.finish(timeout.View, nodes)))
+		}
+		if err != nil {
+			return err
 		}
 		if nodes > t.desired {
 			t.journal.tell("a join, with whatever else there was to mend: %s", measured(t.recorder.snapshot(), from, time.Now()))
 			continue
 		}
 		pause(ctx, 2*samplePause) // one more sample
-		last = invariant.Judge(t.finish(view))
+		last = invariant.Judge(t.finish(view, nodes))
 	}
 	t.summary()
 	return last
@@ -169,7 +173,7 @@ func (t *tormentor) inject(ctx context.Context) error {
 		}
 		w = w.At(targets[t.rng.IntN(len(targets))])
 	}
-	in := &injected{Fault: f, target: w.Target, until: time.Now().Add(time.Duration(3+t.rng.IntN(9)) * time.Second)}
+	in := &injected{Fault: f, target: w.Target, until: time.Now().Add(time.Duration(2+t.rng.IntN(7)) * time.Second)}
 	if f.Boots {
 		in.until = time.Now().Add(20 * time.Second)
 	}

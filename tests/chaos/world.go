@@ -180,10 +180,10 @@ func (w *world) joinAtOnce(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// finish sets down how the history ends.
-func (w *world) finish(v scenario.View) *invariant.History {
+// finish sets down how the history ends, and how many nodes there should be.
+func (w *world) finish(v scenario.View, nodes int) *invariant.History {
 	h := w.recorder.snapshot()
-	h.Ended, h.Wanted = time.Now(), len(v.Nodes)
+	h.Ended, h.Wanted = time.Now(), nodes
 	for i := range h.Instances {
 		for _, n := range v.Nodes {
 			if n.InstanceID == h.Instances[i].ID {
