@@ -38,7 +38,7 @@ type Etcd interface {
 	Probe(ctx context.Context, ip string) etcd.Reading
 	ClusterID(ctx context.Context, ip string) (id string, learner bool, err error)
 	Members(ctx context.Context, endpoints []string) ([]membership.Member, error)
-	AddLearner(ctx context.Context, endpoints []string, peerURL string) error
+	AddLearner(ctx context.Context, endpoints []string, peerURL string) (id uint64, err error)
 	Promote(ctx context.Context, endpoints []string, id uint64) error
 	Remove(ctx context.Context, endpoints []string, id uint64) error
 }
@@ -53,23 +53,23 @@ var (
 // one seed stay far below the request rate that EC2 allows an account.
 var pace = phase.Pace{First: 200 * time.Millisecond, Longest: 2 * time.Second}
 
-// deniedGrace is how long a refusal by IAM is taken for one that has not heard
-// of the new role yet. IAM is eventually consistent:
-// https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html
-const deniedGrace = 2 * time.Minute
-
 // RefusedError says that this node may neither join nor form a cluster.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// observer remembers what a node has seen of its cluster since it began.
+// observer remembers what a node has seen and done since it began.
 type observer struct {
-	began        time.Time
+	item         *membership.Item
+	since        time.Time            // neither has the item changed since, nor has its cluster been healthy
 	healthySince map[string]time.Time // by instance ID and cluster ID
 	memberSeen   bool
-	deniedSince  time.Time
+	reading      aws.Patience
+	writing      aws.Patience
+	added        uint64    // the member that this node has added itself
 	buried       time.Time // when nobody was found dead
+	queue        uint64    // the member that joins before this node
+	queued       time.Time // since when it does
 	lastReason   string
 }
 
@@ -107,7 +107,7 @@ func (b *Bootstrap) decide(ctx context.Context) (settled, error) {
 	err := phase.Poll(ctx, pace, func(ctx context.Context) error {
 		view, err := b.look(ctx)
 		if err != nil {
-			return b.transient(err)
+			return err
 		}
 		decision := membership.Decide(view)
 		b.report(decision)
@@ -122,7 +122,7 @@ func (b *Bootstrap) decide(ctx context.Context) (settled, error) {
 		case membership.Claim, membership.TakeOver, membership.Join:
 			won, err := b.write(ctx, view.Item, decision.Write)
 			if err != nil {
-				return b.transient(err)
+				return err
 			}
 			if decision.Action == membership.Join && (won || !decision.MustWrite) {
 				result = settled{Decision: decision}
@@ -141,19 +141,30 @@ func (b *Bootstrap) decide(ctx context.Context) (settled, error) {
 }
 
 // write replaces the item that was read, or creates it. Nothing to write is a
-// success.
+// success. Only an error that waiting cannot mend is permanent.
 func (b *Bootstrap) write(ctx context.Context, old, item *membership.Item) (won bool, err error) {
 	switch {
 	case item == nil:
 		return true, nil
 	case old == nil:
-		return b.Seed.Create(ctx, *item)
+		won, err = b.Seed.Create(ctx, *item)
 	default:
-		return b.Seed.Replace(ctx, *old, *item)
+		won, err = b.Seed.Replace(ctx, *old, *item)
 	}
+	return won, transient(&b.seen.writing, err)
 }
 
-// look reads the seed item, lists the instances and probes every peer.
+// later is a time for an item that replaces another: never the same, so that a
+// write which rests on the old one and is still under way fails.
+func later(item membership.Item, now time.Time) time.Time {
+	if next := item.CreatedAt.Add(time.Second); now.Before(next) {
+		return next
+	}
+	return now
+}
+
+// look reads the seed item, lists the instances and probes every peer. Only an
+// error that waiting cannot mend is permanent.
 func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 	var (
 		item      *membership.Item
@@ -163,10 +174,9 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 	reads, readCtx := errgroup.WithContext(ctx)
 	reads.Go(func() (err error) { item, now, err = b.Seed.Read(readCtx); return err })
 	reads.Go(func() (err error) { instances, err = b.Group.Instances(readCtx); return err })
-	if err := reads.Wait(); err != nil {
+	if err := transient(&b.seen.reading, reads.Wait()); err != nil {
 		return membership.View{}, err
 	}
-	b.seen.deniedSince = time.Time{}
 
 	view := membership.View{
 		ClusterName: b.Settings.ClusterName,
@@ -185,6 +195,11 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 	var probes errgroup.Group
 	for i := range view.Peers {
 		peer := &view.Peers[i]
+		// A pending instance has no address yet, and one at this node's own is
+		// gone, though still listed.
+		if peer.IP == "" || peer.IP == view.Self.IP {
+			continue
+		}
 		probes.Go(func() error {
 			reading := b.Etcd.Probe(ctx, peer.IP)
 			peer.Health, peer.ClusterID, peer.Learner = reading.Health, reading.ClusterID, reading.Learner
@@ -199,10 +214,13 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 // note adds to the view what only the views before it can tell.
 func (o *observer) note(view *membership.View) {
 	now := time.Now()
-	if o.began.IsZero() {
-		o.began = now
+	item := view.Item
+	changed := (item == nil) != (o.item == nil) || item != nil && *item != *o.item
+	joinable := item != nil && item.State == membership.StateFormed && len(healthyMembers(*view, item.ClusterID)) > 0
+	if o.since.IsZero() || changed || joinable {
+		o.item, o.since = item, now
 	}
-	view.Waited = now.Sub(o.began)
+	view.Waited = now.Sub(o.since)
 	since := map[string]time.Time{}
 	for i := range view.Peers {
 		peer := &view.Peers[i]
@@ -224,20 +242,18 @@ func (o *observer) note(view *membership.View) {
 	view.MemberSeen = o.memberSeen
 }
 
-// transient marks the errors that waiting cannot mend.
-func (b *Bootstrap) transient(err error) error {
-	if aws.Classify(err) == aws.Stop {
+// transient marks the errors of AWS that waiting cannot mend, and forgets with
+// a success how long there have been others.
+func transient(patience *aws.Patience, err error) error {
+	switch {
+	case err == nil:
+		*patience = aws.Patience{}
+		return nil
+	case patience.Over(err):
 		return phase.Permanent(err)
+	default:
+		return err
 	}
-	if aws.Denied(err) {
-		if b.seen.deniedSince.IsZero() {
-			b.seen.deniedSince = time.Now()
-		}
-		if waited := time.Since(b.seen.deniedSince); waited > deniedGrace {
-			return phase.Permanent(fmt.Errorf("still refused after %s: %w", waited.Round(time.Second), err))
-		}
-	}
-	return err
 }
 
 // report logs a decision when it is another one than before.

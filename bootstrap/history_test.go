@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -46,13 +47,20 @@ type world struct {
 	cut      map[[2]string]bool // by instance ID, both ways
 	trouble  float64            // how much goes wrong, 0 to 1
 
+	reform bool // the user accepts a loss: settings carry it
+
 	daemons  map[string]bool // clusters on which a daemon was started
 	problems []string
+	journal  bytes.Buffer // what the nodes have logged
+	logger   *slog.Logger
 }
 
 type cluster struct {
 	id      string
 	members []membership.Member
+	// logs are the machines on whose disks the members' logs began. A log that
+	// is lost cannot be replaced: the leader takes the member to have it.
+	logs map[uint64]*machine
 }
 
 // machine is one instance. It outlives the bootstrap processes on it.
@@ -64,10 +72,13 @@ type machine struct {
 	visible time.Time // from when on the list of instances has it
 	unit    string
 
-	running bool   // its etcd
-	broken  bool   // its log misses the entry that makes it a member
-	cluster string // what its etcd has on disk
+	running bool      // its etcd
+	started time.Time // since then
+	ready   time.Time // from when on it serves clients and its member has a name
+	broken  bool      // its log misses the entry that makes it a member
+	cluster string    // what its etcd has on disk
 	member  uint64
+	stopped bool // the instance is stopped, and may be started again
 
 	kill context.CancelFunc // ends its bootstrap process
 	dead bool               // that process is gone: its calls have no effect
@@ -75,11 +86,18 @@ type machine struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	return &world{
+	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, seed)), root: t.TempDir(),
 		clusters: map[string]*cluster{}, cut: map[[2]string]bool{}, daemons: map[string]bool{},
 	}
+	// The order in which goroutines run is not the seed's, so a failure is told
+	// by what the nodes said.
+	w.logger = slog.New(slog.NewTextHandler(&w.journal, nil))
+	return w
 }
+
+// event notes what is done to a machine between the nodes' own lines.
+func (w *world) event(what string, m *machine) { w.logger.Info("EVENT", "what", what, "node", m.ID) }
 
 // between waits as a network, a loaded machine or a paused one does.
 func (w *world) between() {
@@ -110,6 +128,7 @@ func call[T any](m *machine, lost error, effect func() (T, error)) (T, error) {
 		return zero, errGone
 	}
 	result, err := effect()
+	m.world.checkDisk(m)
 	answered := m.world.rng.Float64() >= m.world.trouble/5
 	m.world.mu.Unlock()
 	m.world.between()
@@ -117,6 +136,19 @@ func call[T any](m *machine, lost error, effect func() (T, error)) (T, error) {
 		return zero, lost
 	}
 	return result, err
+}
+
+// callEtcd is call with the time limit of etcd's client: a request that comes
+// late is not performed.
+func callEtcd[T any](m *machine, lost error, effect func() (T, error)) (T, error) {
+	began := time.Now()
+	return call(m, lost, func() (T, error) {
+		if time.Since(began) > 5*time.Second {
+			var zero T
+			return zero, context.DeadlineExceeded
+		}
+		return effect()
+	})
 }
 
 // The errors of an answer that never arrived, as the two clients give them.
@@ -152,6 +184,9 @@ func (s seedOf) put(item membership.Item, condition func() bool) (bool, error) {
 	return call(s.machine, lostByAWS, func() (bool, error) {
 		if condition() {
 			s.world.item = &item
+			for _, m := range s.world.machines {
+				s.world.checkDisk(m)
+			}
 			return true, nil
 		}
 		return s.world.item != nil && *s.world.item == item, nil
@@ -189,6 +224,9 @@ func (w *world) at(ip string) *machine {
 
 func (w *world) reaches(a, b *machine) bool { return a == b || !w.cut[[2]string{a.ID, b.ID}] }
 
+// serves says whether the machine's etcd answers clients.
+func (m *machine) serves() bool { return m.running && !time.Now().Before(m.ready) }
+
 // quorate says whether the machine's etcd reaches a majority of the voters.
 func (w *world) quorate(m *machine) bool {
 	c := w.clusters[m.cluster]
@@ -224,12 +262,12 @@ func (c *cluster) member(id uint64) *membership.Member {
 }
 
 func (e etcdOf) Probe(_ context.Context, ip string) etcd.Reading {
-	reading, _ := call(e.machine, nil, func() (etcd.Reading, error) {
+	reading, _ := callEtcd(e.machine, nil, func() (etcd.Reading, error) {
 		m := e.world.at(ip)
 		if m == nil || !m.running || !e.world.reaches(e.machine, m) {
 			return etcd.Reading{}, nil
 		}
-		if !e.world.quorate(m) {
+		if !m.serves() || !e.world.quorate(m) {
 			return etcd.Reading{Health: membership.Answering}, nil
 		}
 		member := e.world.clusters[m.cluster].member(m.member)
@@ -239,9 +277,9 @@ func (e etcdOf) Probe(_ context.Context, ip string) etcd.Reading {
 }
 
 func (e etcdOf) ClusterID(_ context.Context, ip string) (string, bool, error) {
-	id, err := call(e.machine, lostByEtcd, func() (string, error) {
+	id, err := callEtcd(e.machine, lostByEtcd, func() (string, error) {
 		m := e.world.at(ip)
-		if m == nil || !m.running || !e.world.reaches(e.machine, m) {
+		if m == nil || !m.serves() || !e.world.reaches(e.machine, m) {
 			return "", errors.New("connection refused")
 		}
 		return m.cluster, nil
@@ -253,16 +291,35 @@ func (e etcdOf) ClusterID(_ context.Context, ip string) (string, bool, error) {
 func (e etcdOf) through(endpoints []string) (*cluster, error) {
 	for _, endpoint := range endpoints {
 		for _, m := range e.world.machines {
-			if etcd.ClientURL(m.IP) == endpoint && m.running && e.world.reaches(e.machine, m) && e.world.quorate(m) {
-				return e.world.clusters[m.cluster], nil
+			if etcd.ClientURL(m.IP) != endpoint || !m.serves() || !e.world.reaches(e.machine, m) || !e.world.quorate(m) {
+				continue
+			}
+			c := e.world.clusters[m.cluster]
+			if member := c.member(m.member); member != nil && !member.Learner {
+				e.world.publish(c)
+				return c, nil
 			}
 		}
 	}
 	return nil, errors.New("no endpoint serves")
 }
 
+// publish gives the members of which etcd is up their names.
+func (w *world) publish(c *cluster) {
+	for i := range c.members {
+		member := &c.members[i]
+		if m := w.holder(c, member.ID); m != nil && m.serves() {
+			member.Name = membership.NodeID("demo", m.ID)
+		}
+	}
+}
+
+// healthInterval is how long etcd must have been connected to a voter for it
+// to count when the membership grows.
+const healthInterval = 5 * time.Second
+
 func (e etcdOf) Members(_ context.Context, endpoints []string) ([]membership.Member, error) {
-	return call(e.machine, lostByEtcd, func() ([]membership.Member, error) {
+	return callEtcd(e.machine, lostByEtcd, func() ([]membership.Member, error) {
 		c, err := e.through(endpoints)
 		if err != nil {
 			return nil, err
@@ -272,7 +329,7 @@ func (e etcdOf) Members(_ context.Context, endpoints []string) ([]membership.Mem
 }
 
 func (e etcdOf) change(endpoints []string, change func(*cluster) error) error {
-	_, err := call(e.machine, lostByEtcd, func() (struct{}, error) {
+	_, err := callEtcd(e.machine, lostByEtcd, func() (struct{}, error) {
 		c, err := e.through(endpoints)
 		if err != nil {
 			return struct{}{}, err
@@ -282,8 +339,8 @@ func (e etcdOf) change(endpoints []string, change func(*cluster) error) error {
 	return err
 }
 
-func (e etcdOf) AddLearner(_ context.Context, endpoints []string, peerURL string) error {
-	return e.change(endpoints, func(c *cluster) error {
+func (e etcdOf) AddLearner(_ context.Context, endpoints []string, peerURL string) (id uint64, err error) {
+	err = e.change(endpoints, func(c *cluster) error {
 		for _, member := range c.members {
 			switch {
 			case slices.Contains(member.PeerURLs, peerURL):
@@ -291,13 +348,18 @@ func (e etcdOf) AddLearner(_ context.Context, endpoints []string, peerURL string
 			case member.Learner:
 				return rpctypes.ErrTooManyLearners
 			}
-			if m := e.world.holder(c, member.ID); m == nil || !m.running {
+			if m := e.world.holder(c, member.ID); m == nil || !m.running || len(c.members) > 1 && time.Since(m.started) < healthInterval {
 				return rpctypes.ErrUnhealthy
 			}
 		}
-		c.members = append(c.members, membership.Member{ID: e.world.rng.Uint64(), PeerURLs: []string{peerURL}, Learner: true})
+		id = e.world.rng.Uint64()
+		c.members = append(c.members, membership.Member{ID: id, PeerURLs: []string{peerURL}, Learner: true})
 		return nil
 	})
+	if err != nil {
+		return 0, err
+	}
+	return id, nil
 }
 
 func (e etcdOf) Promote(_ context.Context, endpoints []string, id uint64) error {
@@ -308,8 +370,11 @@ func (e etcdOf) Promote(_ context.Context, endpoints []string, id uint64) error 
 			return rpctypes.ErrMemberNotFound
 		case !member.Learner:
 			return rpctypes.ErrMemberNotLearner
-		case m == nil || !m.running:
+		case c.logs[id] == nil:
 			return rpctypes.ErrMemberLearnerNotReady
+		case m == nil || !m.running:
+			// The leader remembers how far the learner had come.
+			e.world.problem("%s promoted %s, which does not run", e.ID, member)
 		}
 		member.Learner = false
 		return nil
@@ -337,7 +402,7 @@ func (e etcdOf) Remove(_ context.Context, endpoints []string, id uint64) error {
 				return rpctypes.ErrUnhealthy
 			}
 		}
-		if m := e.world.holder(c, id); m != nil && m.running && m.listed && m != e.machine {
+		if m := e.world.holder(c, id); m != nil && m.running && m.listed && m != e.machine && !member.Learner {
 			e.world.problem("%s removed %s, which is alive", e.ID, member)
 		}
 		c.members = slices.DeleteFunc(c.members, func(m membership.Member) bool { return m.ID == id })
@@ -382,8 +447,13 @@ func (m *machine) startEtcd() {
 		if _, err := fmt.Sscan(string(data), &m.cluster, &m.member); err != nil {
 			m.world.problem("read the log of %s: %v", m.ID, err)
 		}
-		m.running = !m.broken && m.world.clusters[m.cluster].member(m.member) != nil
+		if !m.broken && m.world.clusters[m.cluster].member(m.member) != nil {
+			m.starts()
+		}
 		return
+	}
+	if _, err := os.Stat(m.data()); err == nil {
+		m.world.problem("%s starts a new etcd on the data of an old one", m.ID)
 	}
 	flags := map[string]string{}
 	for _, match := range etcdFlagPattern.FindAllStringSubmatch(m.unit, -1) {
@@ -398,7 +468,7 @@ func (m *machine) startEtcd() {
 		if m.world.clusters[id] != nil {
 			m.world.problem("%s formed cluster %s, which exists", m.ID, id)
 		}
-		m.world.clusters[id] = &cluster{id: id, members: []membership.Member{{ID: 1, Name: name, PeerURLs: []string{url}}}}
+		m.world.clusters[id] = &cluster{id: id, members: []membership.Member{{ID: 1, PeerURLs: []string{url}}}, logs: map[uint64]*machine{}}
 		m.boots(id, 1)
 	case "existing":
 		for _, c := range m.world.clusters {
@@ -406,7 +476,9 @@ func (m *machine) startEtcd() {
 				member := &c.members[i]
 				if slices.Contains(member.PeerURLs, url) && !member.Started() &&
 					membership.InitialCluster(c.members, name, url) == flags["initial-cluster"] {
-					member.Name = name
+					if c.logs[member.ID] != nil {
+						m.world.problem("%s starts as %s, whose log began on %s", m.ID, member, c.logs[member.ID].ID)
+					}
 					m.boots(c.id, member.ID)
 					return
 				}
@@ -416,10 +488,38 @@ func (m *machine) startEtcd() {
 }
 
 func (m *machine) boots(clusterID string, member uint64) {
-	m.cluster, m.member, m.running, m.broken = clusterID, member, true, false
-	data := fmt.Sprint(clusterID, " ", member)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(m.log()), 0o755), os.WriteFile(m.log(), []byte(data), 0o644)); err != nil {
-		m.world.problem("write the log of %s: %v", m.ID, err)
+	m.cluster, m.member, m.broken = clusterID, member, false
+	m.world.clusters[clusterID].logs[member] = m
+	data := []byte(fmt.Sprint(clusterID, " ", member))
+	for _, file := range []string{m.data(), m.log()} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, data, 0o644)); err != nil {
+			m.world.problem("write the data of %s: %v", m.ID, err)
+		}
+	}
+	m.starts()
+}
+
+// starts has etcd run at once, and serve a while later.
+func (m *machine) starts() {
+	m.running, m.started = true, time.Now()
+	m.ready = m.started.Add(time.Duration(m.world.rng.IntN(2000)) * time.Millisecond)
+	if m.world.rng.Float64() < m.world.trouble/4 {
+		m.ready = m.ready.Add(time.Duration(m.world.rng.IntN(60)) * time.Second)
+	}
+}
+
+// data is etcd's database on the machine's disk.
+func (m *machine) data() string { return filepath.Join(m.root, settings.EtcdDataDir, "member/snap/db") }
+
+// checkDisk asserts that the machine has not thrown away what it holds of the
+// recorded cluster.
+func (w *world) checkDisk(m *machine) {
+	if w.item == nil || w.item.State != membership.StateFormed || w.item.ClusterID != m.cluster {
+		return
+	}
+	member := w.clusters[m.cluster].member(m.member)
+	if _, err := os.Stat(m.log()); err != nil && member != nil && !member.Learner {
+		w.problem("%s has wiped its copy of the recorded cluster %s, of which it is %s", m.ID, m.cluster, member)
 	}
 }
 
@@ -454,7 +554,7 @@ func (w *world) launch() *machine {
 	defer w.mu.Unlock()
 	id := fmt.Sprintf("i-%017x", len(w.machines)+1)
 	ip := fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12))
-	for slices.ContainsFunc(w.machines, func(m *machine) bool { return m.listed && m.IP == ip }) {
+	for slices.ContainsFunc(w.machines, func(m *machine) bool { return (m.listed || m.stopped) && m.IP == ip }) {
 		ip = fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12)) // addresses are reused
 	}
 	m := &machine{
@@ -466,28 +566,51 @@ func (w *world) launch() *machine {
 	return m
 }
 
-// boot runs the two phases on a machine in a process of its own.
+// boot runs the two phases on a machine in a process of its own, again after a
+// failure, as the unit of the bootstrap does.
 func (m *machine) boot() {
 	ctx, cancel := context.WithCancel(m.world.t.Context())
 	m.kill, m.dead, m.done = cancel, false, make(chan struct{})
-	b := &Bootstrap{
-		Settings: settings.Settings{ClusterName: "demo"},
-		Node:     Node{InstanceID: m.ID, PrivateIP: m.IP},
-		Root:     m.root, Logger: slog.New(slog.DiscardHandler),
-		Seed: seedOf{m}, Group: groupOf{m}, Etcd: etcdOf{m}, Units: unitsOf{m},
-	}
 	go func() {
 		defer close(m.done)
-		runner := phase.Runner{Logger: b.Logger}
-		if err := runner.Run(ctx, phase.Stage{b.elect()}, phase.Stage{b.member()}); err != nil {
-			return
-		}
-		m.world.mu.Lock()
-		defer m.world.mu.Unlock()
-		if !m.dead {
-			m.world.daemons[m.cluster] = true
+		for ctx.Err() == nil && m.run(ctx) != nil {
+			select {
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+			}
 		}
 	}()
+}
+
+// run is one run of the bootstrap.
+func (m *machine) run(ctx context.Context) error {
+	b := &Bootstrap{
+		Settings: settings.Settings{ClusterName: "demo", Recovery: m.world.recovery()},
+		Node:     Node{InstanceID: m.ID, PrivateIP: m.IP},
+		Root:     m.root, Logger: m.world.logger.With("node", m.ID),
+		Seed: seedOf{m}, Group: groupOf{m}, Etcd: etcdOf{m}, Units: unitsOf{m},
+	}
+	runner := phase.Runner{Logger: b.Logger}
+	if err := runner.Run(ctx, phase.Stage{b.elect()}, phase.Stage{b.member()}); err != nil {
+		return err
+	}
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	if m.dead {
+		return nil
+	}
+	m.world.daemons[m.cluster] = true
+	if item := m.world.item; item == nil || item.State != membership.StateFormed || item.ClusterID != m.cluster {
+		m.world.problem("%s starts a daemon on cluster %s, but the seed item is %+v", m.ID, m.cluster, item)
+	}
+	return nil
+}
+
+func (w *world) recovery() settings.Recovery {
+	if w.reform {
+		return settings.RecoveryReform
+	}
+	return settings.RecoveryNone
 }
 
 // crash ends the bootstrap process, and etcd with it when the machine reboots
@@ -496,11 +619,11 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	w.mu.Lock()
 	m.dead = true
 	if etcdToo {
-		m.running = false
 		// Killed in its first moments: the log is there, its first entry is not.
-		if _, err := os.Stat(filepath.Join(m.root, formingMarker)); err == nil && w.item != nil && w.item.State == membership.StateForming {
+		if _, err := os.Stat(filepath.Join(m.root, formingMarker)); err == nil && m.running && !m.serves() {
 			m.broken = w.rng.IntN(2) == 0
 		}
+		m.running = false
 	}
 	if terminated {
 		m.listed = false
@@ -508,6 +631,30 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	w.mu.Unlock()
 	m.kill()
 	<-m.done
+}
+
+// stop stops an instance: it keeps its disk and its address.
+func (w *world) stop(m *machine) {
+	w.crash(m, true, true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.stopped = true
+}
+
+// start starts an instance that was stopped.
+func (w *world) start(m *machine) {
+	w.mu.Lock()
+	m.stopped, m.listed, m.Launched = false, true, time.Now()
+	m.visible = time.Now().Add(time.Duration(w.rng.IntN(20)) * time.Second)
+	w.mu.Unlock()
+	m.boot()
+}
+
+// stopped lists the instances that can be started again.
+func (w *world) stopped() []*machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.machines), func(m *machine) bool { return !m.stopped })
 }
 
 func (w *world) setLink(a, b *machine, cut bool) {
@@ -547,6 +694,7 @@ func TestHistories(t *testing.T) {
 func history(t *testing.T, seed uint64) {
 	w := newWorld(t, seed)
 	w.trouble = float64(w.pick(4)) / 8
+	w.reform = w.pick(4) == 0
 	for range 1 + w.pick(4) {
 		w.launch().boot()
 	}
@@ -558,21 +706,37 @@ func history(t *testing.T, seed uint64) {
 			continue
 		}
 		m := alive[w.pick(len(alive))]
-		switch w.pick(8) {
+		switch w.pick(10) {
 		case 0: // scale out
 			if len(alive) < 7 {
 				w.launch().boot()
 			}
-		case 1: // hard kill
+		case 1:
+			w.event("hard kill", m)
 			w.crash(m, true, true)
-		case 2: // reboot
+		case 2:
+			w.event("reboot", m)
 			w.crash(m, true, false)
 			m.boot()
-		case 3: // the bootstrap process dies and is started again
+		case 3:
+			w.event("the bootstrap process dies and is started again", m)
 			w.crash(m, false, false)
 			m.boot()
 		case 4:
+			w.event("one link is cut", m)
 			w.setLink(m, alive[w.pick(len(alive))], true)
+		case 5:
+			w.event("the bootstrap process dies for good", m)
+			w.crash(m, false, false)
+		case 6: // somebody stops an instance, or starts one
+			if stopped := w.stopped(); len(stopped) > 0 {
+				m = stopped[w.pick(len(stopped))]
+				w.event("the instance is started", m)
+				w.start(m)
+			} else {
+				w.event("the instance is stopped", m)
+				w.stop(m)
+			}
 		default:
 			w.setLink(m, alive[w.pick(len(alive))], false)
 		}
@@ -588,6 +752,9 @@ func history(t *testing.T, seed uint64) {
 		w.crash(m, false, false)
 		m.boot()
 	}
+	for _, m := range w.stopped() {
+		w.start(m)
+	}
 	time.Sleep(time.Hour)
 	w.launch().boot()
 	time.Sleep(time.Hour)
@@ -596,13 +763,16 @@ func history(t *testing.T, seed uint64) {
 	for _, m := range w.alive() {
 		w.crash(m, false, false)
 	}
+	if t.Failed() {
+		t.Log("\n" + w.journal.String())
+	}
 }
 
 func (w *world) judge(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.daemons) > 1 {
+	if len(w.daemons) > 1 && !w.reform {
 		t.Errorf("daemons were started on %d clusters of one volume: %v", len(w.daemons), w.daemons)
 	}
 	if len(w.problems) > 0 {
@@ -616,14 +786,24 @@ func (w *world) judgeAdmission(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	serving := slices.IndexFunc(w.machines, func(m *machine) bool { return m.listed && m.running && w.quorate(m) })
-	if serving < 0 {
+	if w.item == nil || w.item.State != membership.StateFormed {
+		// Recovery does not pass by what a node may still hold.
+		if w.reform && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.listed && m.running }) {
+			return
+		}
+		t.Errorf("after two quiet hours the seed item is %+v, want it formed", w.item)
 		return
 	}
-	c := w.clusters[w.machines[serving].cluster]
+	c := w.clusters[w.item.ClusterID]
+	w.publish(c)
+	if !slices.ContainsFunc(w.machines, func(m *machine) bool { return m.listed && m.cluster == c.id && m.serves() && w.quorate(m) }) {
+		w.excuse(t, c)
+		return
+	}
 	var got, want []string
 	for _, m := range w.machines {
-		if m.listed {
+		refused := w.reform && m.running && m.cluster != c.id // with the data from before the recovery
+		if m.listed && !refused {
 			want = append(want, membership.NodeID("demo", m.ID))
 		}
 	}
@@ -635,5 +815,24 @@ func (w *world) judgeAdmission(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("voting members are %v, want %v", got, want)
+	}
+}
+
+// excuse asserts that a cluster that does not serve has lost its quorum to
+// terminated instances, which nothing here could have helped.
+func (w *world) excuse(t *testing.T, c *cluster) {
+	t.Helper()
+	voters, lost := 0, 0
+	for _, member := range c.members {
+		if member.Learner {
+			continue
+		}
+		voters++
+		if m := w.holder(c, member.ID); m == nil || !m.listed {
+			lost++
+		}
+	}
+	if lost < voters-voters/2 {
+		t.Errorf("cluster %s does not serve, although only %d of its %d voters were terminated: %v", c.id, lost, voters, c.members)
 	}
 }

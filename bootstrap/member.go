@@ -43,6 +43,7 @@ var errReconsider = errors.New("the cluster has changed since the decision")
 // member gives this node its etcd member: it forms the cluster, joins it, or
 // comes back as the member it was.
 func (b *Bootstrap) member() phase.Phase {
+	member := false
 	return phase.Phase{
 		Name:    PhaseMember,
 		Timeout: membership.TakeoverAge + membership.Patience,
@@ -51,13 +52,16 @@ func (b *Bootstrap) member() phase.Phase {
 			if err != nil || !hasData || b.marked() {
 				return false, err
 			}
-			return b.votes(ctx), nil
+			// The last step of Run was to read that it votes. Another answer that
+			// is lost now says nothing against it.
+			return member || b.recorded(ctx) && b.votes(ctx), nil
 		},
 		Run: func(ctx context.Context) error {
 			err := b.becomeMember(ctx)
 			if err != nil {
 				b.giveUp(ctx)
 			}
+			member = err == nil
 			return err
 		},
 	}
@@ -84,6 +88,15 @@ func (b *Bootstrap) tryMember(ctx context.Context) error {
 		return b.resumeForming(ctx)
 	case hasData:
 		return b.returnAsMember(ctx)
+	case b.marked():
+		// A run before this one was cut off between the start of a new etcd and
+		// its first write, and may have left it starting.
+		if err := b.stopEtcd(ctx); err != nil {
+			return err
+		}
+		if hasData, err = b.hasEtcdData(); err != nil || hasData {
+			return errors.Join(err, fmt.Errorf("%w: etcd has started by itself", errReconsider))
+		}
 	}
 	// The decision of the elect phase may be minutes old.
 	decision, err := b.decide(ctx)
@@ -105,13 +118,17 @@ func (b *Bootstrap) form(ctx context.Context, claim membership.Item) error {
 		return reconsider(err)
 	}
 	asserted := claim
-	asserted.CreatedAt = now
+	asserted.CreatedAt = later(claim, now)
 	won, err := b.Seed.Replace(ctx, claim, asserted)
 	if err != nil {
 		return reconsider(err)
 	}
 	if !won {
 		return fmt.Errorf("%w: the claim was taken over before etcd started", errReconsider)
+	}
+	// A new etcd takes up the database that it finds, whosever it was.
+	if err := b.wipe(ctx); err != nil {
+		return err
 	}
 	if err := b.mark(); err != nil {
 		return err
@@ -141,55 +158,62 @@ func (b *Bootstrap) resumeForming(ctx context.Context) error {
 // makes it a member, and never will.
 const formPatience = 30 * time.Second
 
-// recordFormed waits for this node's own new etcd and turns the seed item from
-// forming into formed. Only then may a daemon touch the volume. Whoever cannot
-// make that write has lost the claim and gives its empty cluster up.
+// recordFormed waits for this node's own new etcd and has the seed item name
+// its cluster. Only then may a daemon touch the volume.
 //
-// An item that says forming, whoever claims it, proves that the cluster formed
-// here was never recorded: once formed, an item stays so.
+// An item that does not say formed, whoever claims it, proves that no cluster
+// has been recorded, so whichever healthy one is written first is the cluster.
+// A node that was taken over while its etcd started does not throw an etcd away
+// that others may be about to record: it tries to be first. Once another
+// cluster has been recorded nobody will ever record this one, and it is given
+// up.
 func (b *Bootstrap) recordFormed(ctx context.Context) error {
 	began := time.Now()
 	return phase.Poll(ctx, pace, func(ctx context.Context) error {
 		view, err := b.look(ctx)
 		if err != nil {
-			return b.transient(err)
+			return err
 		}
 		own, _, ownErr := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
 		item := view.Item
 		switch {
-		case item != nil && item.State == membership.StateFormed && ownErr == nil && own == item.ClusterID:
-			return b.unmark() // done, perhaps by another node on this one's behalf
-		case item != nil && item.State == membership.StateFormed && ownErr != nil:
-			return b.askAbout(ctx, view, ownErr)
-		case item != nil && item.State == membership.StateForming && item.InstanceID == b.Node.InstanceID:
-			if ownErr != nil && time.Since(began) > formPatience {
-				return b.startOver(ctx, *item, view.Now)
+		case item != nil && item.State == membership.StateFormed:
+			switch {
+			case ownErr != nil:
+				return b.askAbout(ctx, view, ownErr)
+			case own == item.ClusterID:
+				return b.unmark() // done, perhaps by another node on this one's behalf
+			default:
+				return b.abandon(ctx, own)
 			}
-			if ownErr != nil {
-				return b.etcdFailure(ctx, ownErr)
-			}
-			return b.record(ctx, *item, own, view.Now)
-		case item != nil && item.State == membership.StateForming && ownErr != nil:
-			return phase.Permanent(b.giveWay(ctx, "the claim was taken over before etcd served"))
-		case ownErr != nil:
-			return b.etcdFailure(ctx, ownErr)
-		default:
+		case item != nil && item.State == membership.StateUnknown && ownErr == nil:
+			// The shell bootstrap took over. It starts its daemons without a
+			// further write, so this node has lost already.
 			return b.abandon(ctx, own)
+		case ownErr == nil:
+			return b.record(ctx, view, own)
+		case time.Since(began) > formPatience:
+			return b.startOver(ctx, view)
+		default:
+			return b.etcdFailure(ctx, ownErr)
 		}
 	})
 }
 
-// record writes that the cluster has formed.
-func (b *Bootstrap) record(ctx context.Context, claim membership.Item, clusterID string, now time.Time) error {
+// record has the seed item, which does not say formed, name the cluster that
+// this node's etcd serves. The next reading tells whether it does.
+func (b *Bootstrap) record(ctx context.Context, view membership.View, clusterID string) error {
 	if reading := b.Etcd.Probe(ctx, b.Node.PrivateIP); reading.Health != membership.Healthy {
-		return errors.New("the new etcd is not healthy yet")
+		return errors.New("this node's etcd is not healthy yet")
 	}
-	formed := claim
-	formed.CreatedAt, formed.State, formed.ClusterID = now, membership.StateFormed, clusterID
-	if _, err := b.Seed.Replace(ctx, claim, formed); err != nil {
-		return b.transient(err)
+	_, err := b.write(ctx, view.Item, &membership.Item{
+		ClusterName: b.Settings.ClusterName, SeedIP: b.Node.PrivateIP, InstanceID: b.Node.InstanceID,
+		CreatedAt: view.Now, State: membership.StateFormed, ClusterID: clusterID,
+	})
+	if err != nil {
+		return err
 	}
-	return errors.New("the seed item is being written") // the next reading tells whether it was
+	return errors.New("the seed item is being written")
 }
 
 // askAbout finds out from the members of the recorded cluster whether the data
@@ -203,8 +227,7 @@ func (b *Bootstrap) askAbout(ctx context.Context, view membership.View, ownErr e
 	if err != nil {
 		return err
 	}
-	step, _ := membership.Next(members, b.Node.ID(b.Settings.ClusterName), etcd.PeerURL(b.Node.PrivateIP), true)
-	if step == membership.Removed {
+	if step, _ := membership.Next(members, b.joiner(true)); step != membership.Joined && step != membership.Promote {
 		return phase.Permanent(b.giveWay(ctx, "the recorded cluster does not have the member that formed here"))
 	}
 	if err := b.unmark(); err != nil {
@@ -213,18 +236,24 @@ func (b *Bootstrap) askAbout(ctx context.Context, view membership.View, ownErr e
 	return phase.Permanent(fmt.Errorf("%w: this node is a member of the recorded cluster", errReconsider))
 }
 
-// startOver forms once more after an etcd that did not come up. etcd is stopped
-// before the claim is asserted again, so nobody can have recorded its cluster
-// in between.
-func (b *Bootstrap) startOver(ctx context.Context, claim membership.Item, now time.Time) error {
+// startOver decides anew after a new etcd that does not come up. It is stopped,
+// and then the item is written, so that a write which would record its cluster
+// and is still under way fails.
+func (b *Bootstrap) startOver(ctx context.Context, view membership.View) error {
 	if err := b.stopEtcd(ctx); err != nil {
 		return err
 	}
-	asserted := claim
-	asserted.CreatedAt = now
-	won, err := b.Seed.Replace(ctx, claim, asserted)
+	touched := membership.Item{
+		ClusterName: b.Settings.ClusterName, SeedIP: b.Node.PrivateIP, InstanceID: b.Node.InstanceID,
+		CreatedAt: view.Now, State: membership.StateForming,
+	}
+	if view.Item != nil {
+		touched = *view.Item
+		touched.CreatedAt = later(touched, view.Now)
+	}
+	won, err := b.write(ctx, view.Item, &touched)
 	if err != nil {
-		return b.transient(err)
+		return err
 	}
 	if !won {
 		return phase.Permanent(fmt.Errorf("%w: the seed item changed while etcd was started over", errReconsider))
@@ -245,7 +274,7 @@ func (b *Bootstrap) abandon(ctx context.Context, clusterID string) error {
 		return phase.Permanent(&RefusedError{fmt.Sprintf(
 			"etcd cluster %s was formed by this node and has %d members, but the seed item does not name it", clusterID, len(members))})
 	}
-	return phase.Permanent(b.giveWay(ctx, "the claim was taken over while etcd started"))
+	return phase.Permanent(b.giveWay(ctx, "another cluster was recorded while etcd started"))
 }
 
 // giveWay removes the etcd that was formed here and has everything decided
@@ -270,7 +299,7 @@ func (b *Bootstrap) returnAsMember(ctx context.Context) error {
 	return phase.Poll(ctx, pace, func(ctx context.Context) error {
 		view, err := b.look(ctx)
 		if err != nil {
-			return b.transient(err)
+			return err
 		}
 		own, _, err := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
 		known := view.Item != nil && view.Item.State == membership.StateFormed && view.Item.ClusterID != ""
@@ -301,7 +330,18 @@ func (b *Bootstrap) returnAsMember(ctx context.Context) error {
 			}
 			endpoints = []string{etcd.ClientURL(b.Node.PrivateIP)}
 		}
-		return b.step(ctx, endpoints)
+		if err := b.step(ctx, endpoints); err != nil || known {
+			return err
+		}
+		// The item was lost, is the shell bootstrap's, or is the claim of a node
+		// that did not see this one. The data is here: no daemon starts before
+		// the item says so, and nobody else has won.
+		for _, peer := range healthyMembers(view, "") {
+			if peer.ClusterID != own {
+				return fmt.Errorf("%s serves etcd cluster %s and this node cluster %s: two clusters use this volume", peer, peer.ClusterID, own)
+			}
+		}
+		return b.record(ctx, view, own)
 	})
 }
 
@@ -365,6 +405,7 @@ var errUnreadable = errors.New("the members cannot be read")
 // that votes: nil once it does. Every change is made at most once per reading,
 // so an answer that was lost is found out by the next one.
 func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
+	began := time.Now()
 	members, err := b.Etcd.Members(ctx, endpoints)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnreadable, err)
@@ -374,17 +415,21 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		return phase.Permanent(err)
 	}
 	name, peerURL := b.Node.ID(b.Settings.ClusterName), etcd.PeerURL(b.Node.PrivateIP)
-	next, member := membership.Next(members, name, peerURL, hasData)
+	next, member := membership.Next(members, b.joiner(hasData))
 	switch next {
 	case membership.Joined:
 		return nil
 	case membership.Promote:
-		// Not waiting for this member's own client port, which may open much
-		// later than it can vote.
+		// etcd promotes a learner that had caught up even if it is down now, and a
+		// voter that is down may cost the quorum. Not waiting for this member's
+		// own client port, which may open much later than it can vote.
+		if state, err := b.Units.State(ctx, etcdUnit); err != nil || !runs(state) {
+			return errors.Join(err, errors.New("etcd does not run, so it is not promoted"), b.Units.StartNoBlock(ctx, etcdUnit))
+		}
 		err := b.changed("promote", member, b.Etcd.Promote(ctx, endpoints, member.ID))
 		return fmt.Errorf("%w: %w", errUnderway, b.etcdFailure(ctx, err))
 	case membership.Remove:
-		return b.changed("remove what stands in the way", member, b.Etcd.Remove(ctx, endpoints, member.ID))
+		return b.remove(ctx, endpoints, member, began, "remove what stands in the way")
 	case membership.Removed:
 		b.Logger.Warn("the cluster has removed this node's member; its data cannot come back")
 		if err := b.wipe(ctx); err != nil {
@@ -398,22 +443,51 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		}
 		return fmt.Errorf("%w: %w", errUnderway, b.etcdFailure(ctx, errors.New("etcd is starting as a learner")))
 	case membership.Queue:
-		if removed, err := b.removeDead(ctx, endpoints, members); removed || err != nil {
+		if removed, err := b.removeDead(ctx, endpoints, members, began); removed || err != nil {
 			return err
+		}
+		if b.stuck(member) {
+			return b.remove(ctx, endpoints, member, began, "remove a learner that does not get on")
 		}
 		return fmt.Errorf("member %s joins first", member)
 	case membership.Add:
 		// A dead member raises the quorum and has etcd refuse every addition.
-		if removed, err := b.removeDead(ctx, endpoints, members); removed || err != nil {
+		if removed, err := b.removeDead(ctx, endpoints, members, began); removed || err != nil {
 			return err
 		}
-		if err := b.changed("add as a learner", membership.Member{PeerURLs: []string{peerURL}}, b.Etcd.AddLearner(ctx, endpoints, peerURL)); !errors.Is(err, errChanged) {
+		// What an earlier try left on the disk, or left running, is not the new
+		// member's.
+		if err := b.wipe(ctx); err != nil {
+			return err
+		}
+		id, err := b.Etcd.AddLearner(ctx, endpoints, peerURL)
+		b.seen.added = id
+		if err := b.changed("add as a learner", membership.Member{ID: id, PeerURLs: []string{peerURL}}, err); !errors.Is(err, errChanged) {
 			return err
 		}
 		return errUnderway
 	default:
 		return phase.Permanent(fmt.Errorf("step %d is unknown", next))
 	}
+}
+
+// joiner is this node as it joins.
+func (b *Bootstrap) joiner(hasData bool) membership.Joiner {
+	return membership.Joiner{Instance: b.self(), PeerURL: etcd.PeerURL(b.Node.PrivateIP), HasData: hasData, Added: b.seen.added}
+}
+
+// stuck says whether the member has been in the way for too long, as one does
+// whose bootstrap was killed on a machine that lives on.
+func (b *Bootstrap) stuck(member membership.Member) bool {
+	if b.seen.queue != member.ID {
+		b.seen.queue, b.seen.queued = member.ID, time.Now()
+	}
+	return time.Since(b.seen.queued) > membership.StuckAge
+}
+
+// runs says whether a unit is up or on its way, and not between two failures.
+func runs(state systemd.State) bool {
+	return (state.Active == "active" || state.Active == "activating") && state.Sub != "auto-restart"
 }
 
 // errChanged says that a change was made and has not been read back yet.
@@ -432,6 +506,19 @@ func (b *Bootstrap) changed(what string, member membership.Member, err error) er
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// freshness is how old the reading of the members may be on which a removal
+// rests. A machine that was paused in between reads again: the learner that was
+// in its way may vote by now.
+const freshness = 10 * time.Second
+
+// remove removes a member, found at a reading that began at the given time.
+func (b *Bootstrap) remove(ctx context.Context, endpoints []string, member membership.Member, began time.Time, why string) error {
+	if age := time.Since(began); age > freshness {
+		return fmt.Errorf("%s: member %s was read %s ago, which is too long", why, member, age)
+	}
+	return b.changed(why, member, b.Etcd.Remove(ctx, endpoints, member.ID))
+}
+
 // burialPause is how long a joining node relies on there being nobody dead.
 const burialPause = 5 * time.Second
 
@@ -439,14 +526,14 @@ const burialPause = 5 * time.Second
 // instances is an error of Instances or lacks this node; then nobody is dead.
 // The list is eventually consistent, so a member that still answers is not
 // dead either, whatever the list says.
-func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members []membership.Member) (removed bool, err error) {
+func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members []membership.Member, began time.Time) (removed bool, err error) {
 	// Every look is a call to EC2, which limits the rate of an account.
 	if time.Since(b.seen.buried) < burialPause {
 		return false, nil
 	}
 	instances, err := b.Group.Instances(ctx)
-	if err != nil {
-		return false, b.transient(err)
+	if err := transient(&b.seen.reading, err); err != nil {
+		return false, err
 	}
 	defer func() {
 		if !removed {
@@ -458,7 +545,7 @@ func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members 
 			b.Logger.Warn("a member answers although its instance is not listed", "member", member.String())
 			continue
 		}
-		return true, b.changed("remove a dead member", member, b.Etcd.Remove(ctx, endpoints, member.ID))
+		return true, b.remove(ctx, endpoints, member, began, "remove a dead member")
 	}
 	return false, nil
 }
@@ -491,42 +578,43 @@ func (b *Bootstrap) giveUp(ctx context.Context) {
 		return
 	}
 	for _, member := range members {
-		if !member.Of(b.Node.InstanceID, b.Node.PrivateIP) || member.Started() && !member.Learner {
+		if !member.Of(b.Node.InstanceID, b.Node.PrivateIP) || !member.Learner {
 			continue
 		}
 		err := b.Etcd.Remove(ctx, endpoints, member.ID)
 		b.Logger.Info("removed the half-joined member of this node", "member", member.String(), "error", err)
-		if err == nil {
+		// One without a name may be of a dead node that had this address.
+		if err == nil && (member.Started() || member.ID == b.seen.added) {
 			err = b.wipe(ctx)
 			b.Logger.Info("removed its data", "error", err)
 		}
 	}
 }
 
+// recorded says whether this node's etcd serves the cluster that the seed item
+// names. One that serves another is no reason to start a daemon, however well
+// it does.
+func (b *Bootstrap) recorded(ctx context.Context) bool {
+	item, _, err := b.Seed.Read(ctx)
+	if err != nil || item == nil || item.State != membership.StateFormed {
+		return false
+	}
+	own, _, err := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
+	return err == nil && own == item.ClusterID
+}
+
 // votes says whether this node's etcd runs and its member votes, as the cluster
 // tells it.
 func (b *Bootstrap) votes(ctx context.Context) bool {
-	own := []string{etcd.ClientURL(b.Node.PrivateIP)}
 	state, err := b.Units.State(ctx, etcdUnit)
-	if err != nil || state.Active != "active" && state.Active != "activating" {
+	if err != nil || !runs(state) {
 		return false
 	}
-	members, err := b.Etcd.Members(ctx, own)
+	members, err := b.Etcd.Members(ctx, []string{etcd.ClientURL(b.Node.PrivateIP)})
 	if err != nil {
-		// A member that was just promoted may not serve clients yet.
-		view, err := b.look(ctx)
-		if err != nil {
-			return false
-		}
-		endpoints := endpointsOf(healthyMembers(view, itemCluster(view)))
-		if len(endpoints) == 0 {
-			return false
-		}
-		if members, err = b.Etcd.Members(ctx, endpoints); err != nil {
-			return false
-		}
+		return false
 	}
-	step, _ := membership.Next(members, b.Node.ID(b.Settings.ClusterName), etcd.PeerURL(b.Node.PrivateIP), true)
+	step, _ := membership.Next(members, b.joiner(true))
 	return step == membership.Joined
 }
 
@@ -639,12 +727,13 @@ func (b *Bootstrap) hasEtcdData() (bool, error) {
 }
 
 // wipe stops etcd and removes its data, after the cluster has let go of this
-// node's member or where there never was one.
+// node's member or where there never was one. The write-ahead log goes last:
+// as long as it is there, whatever a crash leaves is known to be old.
 func (b *Bootstrap) wipe(ctx context.Context) error {
 	if err := b.stopEtcd(ctx); err != nil {
 		return err
 	}
-	for _, dir := range []string{settings.EtcdWALDir, settings.EtcdDataDir} {
+	for _, dir := range []string{settings.EtcdDataDir, settings.EtcdWALDir} {
 		if err := os.RemoveAll(b.path(dir)); err != nil {
 			return fmt.Errorf("remove etcd's data: %w", err)
 		}

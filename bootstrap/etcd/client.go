@@ -63,16 +63,20 @@ func (c Cluster) Members(ctx context.Context, endpoints []string) ([]membership.
 	return members, nil
 }
 
-// AddLearner adds a member that does not vote yet.
-func (c Cluster) AddLearner(ctx context.Context, endpoints []string, peerURL string) error {
+// AddLearner adds a member that does not vote yet and returns its ID.
+func (c Cluster) AddLearner(ctx context.Context, endpoints []string, peerURL string) (uint64, error) {
+	var id uint64
 	err := c.with(ctx, endpoints, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.MemberAddAsLearner(ctx, []string{peerURL})
+		response, err := client.MemberAddAsLearner(ctx, []string{peerURL})
+		if err == nil {
+			id = response.Member.ID
+		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("add learner %s through %v: %w", peerURL, endpoints, err)
+		return 0, fmt.Errorf("add learner %s through %v: %w", peerURL, endpoints, err)
 	}
-	return nil
+	return id, nil
 }
 
 // Promote makes a learner a voting member.

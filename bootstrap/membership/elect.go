@@ -43,7 +43,8 @@ type Decision struct {
 	// healthy peer. nil when the item stays as it is.
 	Write *Item
 	// MustWrite says that a Join is allowed only once Write has replaced exactly
-	// the item that was read; otherwise losing the write is fine.
+	// the item that was read, which does not name the cluster yet. Otherwise the
+	// item is only pointed at another of its members, and losing is fine.
 	MustWrite bool
 }
 
@@ -68,7 +69,7 @@ func Decide(v View) Decision {
 // a living one.
 func (v View) withoutItem() Decision {
 	if d, ok := v.joinAny(v.healthy("")); ok {
-		return d
+		return d.mustWrite()
 	}
 	if peer, ok := v.answering(); ok {
 		return wait("there is no seed item, but %s answers on etcd's ports", peer)
@@ -113,7 +114,7 @@ func (v View) withFormed() Decision {
 	if members := v.healthy(v.Item.ClusterID); len(members) > 0 {
 		if v.Item.ClusterID == "" {
 			d, _ := v.joinAny(members)
-			return d
+			return d.mustWrite()
 		}
 		for _, member := range members {
 			if member.ID == v.Item.InstanceID {
@@ -136,10 +137,12 @@ func (v View) withFormed() Decision {
 }
 
 // withUnknown: the item is the shell bootstrap's, which does not tell whether
-// the cluster ever formed. Once any member was seen it has.
+// the cluster ever formed. Once any member was seen it has. Its age is by the
+// clock of the node that wrote it, so this node has to have seen it unchanged
+// for all of a takeover's time as well.
 func (v View) withUnknown() Decision {
 	if d, ok := v.joinAny(v.healthy("")); ok {
-		return d
+		return d.mustWrite()
 	}
 	if peer, ok := v.answering(); ok {
 		return wait("%s answers without being healthy", peer)
@@ -147,7 +150,10 @@ func (v View) withUnknown() Decision {
 	if v.MemberSeen && v.Recovery != settings.RecoveryReform {
 		return v.waitOrRefuse("a member of the cluster answered earlier, but none does now")
 	}
-	return v.takeOverFromTheLost()
+	if d := v.takeOverFromTheLost(); d.Action != TakeOver || v.Waited >= TakeoverAge {
+		return d
+	}
+	return wait("the seed %s does not answer and may still come up: this node has not watched its item for %s", v.Item.seed(), TakeoverAge)
 }
 
 // takeOverFromTheLost takes the claim over where the item does not prove that

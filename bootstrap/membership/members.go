@@ -117,7 +117,7 @@ type Step int
 const (
 	// Add this node as a learner.
 	Add Step = iota
-	// Start etcd as the unstarted member that is already there.
+	// Start etcd as the member that this node has added.
 	Start
 	// Remove a member that stands in the way, then look again.
 	Remove
@@ -137,16 +137,31 @@ func (s Step) String() string {
 	return [...]string{"add", "start", "remove", "queue", "promote", "joined", "removed"}[s]
 }
 
-// Next tells a joining node its next step. hasData says whether its etcd has
-// ever started on this disk. The member returned is the one that the step is
-// about.
-func Next(members []Member, name, peerURL string, hasData bool) (Step, Member) {
+// Joiner is a node on its way into the cluster.
+type Joiner struct {
+	Instance
+	PeerURL string
+	// HasData says whether its etcd has ever started on this disk.
+	HasData bool
+	// Added is the member that this node itself has added since it began, 0
+	// while there is none.
+	Added uint64
+}
+
+// Next tells a joining node its next step. The member returned is the one that
+// the step is about.
+//
+// An unstarted member at this node's address that it does not remember adding
+// is never started. It may have run before, on the disk of a node that is gone:
+// the leader takes the part of the log that was there for safe, and etcd that
+// starts without it panics for ever, as a voting member if it was promoted.
+func Next(members []Member, j Joiner) (Step, Member) {
 	for _, member := range members {
-		if member.Name != name {
+		if !member.Started() || !member.Of(j.ID, j.IP) {
 			continue
 		}
 		switch {
-		case !hasData:
+		case !j.HasData:
 			return Remove, member // its disk is gone: it can never come back as this member
 		case member.Learner:
 			return Promote, member
@@ -155,21 +170,23 @@ func Next(members []Member, name, peerURL string, hasData bool) (Step, Member) {
 		}
 	}
 	for _, member := range members {
-		if !slices.Contains(member.PeerURLs, peerURL) {
+		if !slices.Contains(member.PeerURLs, j.PeerURL) {
 			continue
 		}
 		switch {
 		case member.Started():
 			return Remove, member // a dead node whose address was reused
-		case hasData && member.Learner:
+		case j.HasData && member.Learner:
 			return Promote, member // started, but its name has not been published yet
-		case hasData:
+		case j.HasData:
 			return Joined, member
+		case member.ID == j.Added:
+			return Start, member
 		default:
-			return Start, member // an earlier try of this node, or of one that is gone
+			return Remove, member // an earlier try of this node, or of one that is gone
 		}
 	}
-	if hasData {
+	if j.HasData {
 		return Removed, Member{}
 	}
 	if i := slices.IndexFunc(members, func(m Member) bool { return m.Learner }); i >= 0 {

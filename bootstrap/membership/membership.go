@@ -28,6 +28,11 @@ const AdoptAge = 2 * time.Minute
 // answers before it refuses.
 const Patience = 10 * time.Minute
 
+// StuckAge is how long a node waits behind another one that joins before it
+// takes that one's place. A learner holds nothing that the voters lack: whoever
+// finds its learner removed starts over.
+const StuckAge = 10 * time.Minute
+
 // State is what the seed item says of the cluster.
 type State string
 
@@ -116,7 +121,8 @@ type View struct {
 	Peers []Peer
 	// Now is the time by DynamoDB's clock, which is the same for every node.
 	Now time.Time
-	// Waited is how long this node has been looking.
+	// Waited is how long this node has seen neither the seed item change nor a
+	// member of the cluster that it names healthy.
 	Waited time.Duration
 	// MemberSeen says that this node has seen an etcd of the cluster answer at
 	// any time since it began.

@@ -24,6 +24,7 @@ import (
 //	  instance i-a 10.0.0.1
 //	next                a joiner's next step, out of members and
 //	  data              its etcd has started before
+//	  added             it has added the last member itself
 //
 // The node itself is always i-…0e5, at 10.0.0.5; short IDs stand for full ones.
 func TestStories(t *testing.T) {
@@ -36,7 +37,7 @@ func TestStories(t *testing.T) {
 			case "dead":
 				return tellMembers(membership.Dead(s.members, s.instances, s.view.Self))
 			case "next":
-				step, member := membership.Next(s.members, "demo-"+s.view.Self.ID, "http://10.0.0.5:2380", s.data)
+				step, member := membership.Next(s.members, s.joiner)
 				if member.ID == 0 {
 					return step.String() + "\n"
 				}
@@ -55,7 +56,7 @@ type story struct {
 	view      membership.View
 	members   []membership.Member
 	instances []membership.Instance
-	data      bool
+	joiner    membership.Joiner
 }
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -72,6 +73,7 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 		ClusterName: "demo", Listed: true, Now: now,
 		Self: membership.Instance{ID: full("i-0e5"), IP: "10.0.0.5", Launched: now.Add(-time.Minute), Node: true},
 	}}
+	s.joiner = membership.Joiner{Instance: s.view.Self, PeerURL: "http://10.0.0.5:2380"}
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
 		options := map[string]string{}
@@ -138,7 +140,9 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 			}
 			s.instances = append(s.instances, membership.Instance{ID: full(plain[1]), IP: ip, Node: true})
 		case "data":
-			s.data = true
+			s.joiner.HasData = true
+		case "added":
+			s.joiner.Added = s.members[len(s.members)-1].ID
 		default:
 			if options["waited"] == "" {
 				d.Fatalf(t, "unknown line %q", line)
