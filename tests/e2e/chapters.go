@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
@@ -223,11 +226,43 @@ func (s *story) cutOff(ctx context.Context) error {
 		return err
 	}
 	s.say("%s has unmounted", leader.InstanceID)
+	if err := s.tellFencing(ctx, leader.InstanceID); err != nil {
+		return err
+	}
 	if err := machine.Heal(ctx); err != nil {
 		return err
 	}
 	s.say("healed")
-	return s.settle(ctx, scenario.Settled(3))
+	err = s.settle(ctx, scenario.Settled(3))
+	out, _ := s.execute(ctx, leader.InstanceID, "journalctl --no-pager -n 150 -u etcfuse-meta -u etcfuse -u etcfs-bootstrap; systemctl cat etcfuse-meta etcfuse; cat /etc/etcfs/*.yaml")
+	fmt.Println(out)
+	return err
+}
+
+// tellFencing checks that a node has fenced itself, and that the others have
+// taken the volume from it.
+func (s *story) tellFencing(ctx context.Context, instanceID string) error {
+	const sign = "SELF-FENCED"
+	journal, err := s.execute(ctx, instanceID, "journalctl --no-pager --output=cat --unit=etcfuse-meta.service")
+	if err != nil {
+		return err
+	}
+	line := lineWith(journal, sign)
+	if line == "" {
+		return fmt.Errorf("the journal of etcfuse-meta on %s does not say %s", instanceID, sign)
+	}
+	s.say("its journal: %s", line)
+	volumes, err := ec2.NewFromConfig(s.region.AWSConfig()).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
+		Filters: []types.Filter{{Name: aws.String("attachment.instance-id"), Values: []string{instanceID}}},
+	})
+	if err != nil {
+		return err
+	}
+	if len(volumes.Volumes) > 0 {
+		return fmt.Errorf("%s still has the volume %s", instanceID, aws.ToString(volumes.Volumes[0].VolumeId))
+	}
+	s.say("the others have detached the volume from it")
+	return nil
 }
 
 // reboot reboots a node, which comes back as the member that it was.

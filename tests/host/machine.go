@@ -30,6 +30,8 @@ type Machine struct {
 	mu    sync.Mutex
 	boot  *boot // nil while it is off
 	disks map[string]*disk
+	// console is what the machine wrote, once its disk is gone.
+	console string
 }
 
 var _ ec2.Machine = (*Machine)(nil)
@@ -216,17 +218,19 @@ func (m *Machine) Execute(ctx context.Context, script string) (ec2.CommandResult
 	return ec2.CommandResult{ExitCode: command.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}, nil
 }
 
-// Console is what the machine has written to its console so far.
+// Console is what the machine has written to its console so far, also after
+// its disk was removed, as EC2 keeps it for a while.
 func (m *Machine) Console() string {
-	text, err := os.ReadFile(m.folder(consoleFile))
-	if err != nil {
-		return "" // the disk is gone
+	if text, err := os.ReadFile(m.folder(consoleFile)); err == nil {
+		return string(text)
 	}
-	return string(text)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.console
 }
 
-// Open opens a file of the machine's disk for reading.
-func (m *Machine) Open(path string) (*os.File, error) { return os.Open(m.folder("root", path)) }
+// Disk is the machine's disk as a filesystem.
+func (m *Machine) Disk() fs.FS { return os.DirFS(m.folder("root")) }
 
 // Remove deletes the machine's disk and network.
 func (m *Machine) Remove() error {
@@ -236,6 +240,10 @@ func (m *Machine) Remove() error {
 		return fmt.Errorf("remove machine %s: it runs", m.spec.InstanceID)
 	}
 	m.machines.forget(m.spec)
+	console := m.Console()
+	m.mu.Lock()
+	m.console = console
+	m.mu.Unlock()
 	problems := []error{m.wire.remove(context.Background()), removeGroups(m.group())}
 	if err := unix.Unmount(m.folder("root"), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		problems = append(problems, fmt.Errorf("unmount the disk: %w", err))

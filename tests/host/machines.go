@@ -23,8 +23,8 @@ import (
 type Config struct {
 	// Image is the folder of the machines' disk, from [Image].
 	Image string
-	// WorkDir holds the machines' own disks and consoles. It must exist, be
-	// empty, and not be on an overlay filesystem itself.
+	// WorkDir holds the machines' own disks and consoles. It must exist and be
+	// empty.
 	WorkDir string
 	// Program is the stand-in program (tests/region/standin/cmd/standin), whose
 	// daemons the packages of EtcFS start.
@@ -76,6 +76,9 @@ func New(ctx context.Context, config Config) (_ *Machines, err error) {
 			err = errors.Join(err, m.Close())
 		}
 	}()
+	if err := layable(config.WorkDir); err != nil {
+		return nil, err
+	}
 	for _, folder := range []string{devicesFolder, layerFolder, disksFolder} {
 		if err := os.Mkdir(m.folder(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("make the work directory: %w", err)
@@ -96,6 +99,23 @@ func New(ctx context.Context, config Config) (_ *Machines, err error) {
 		return nil, err
 	}
 	return m, m.makeLayer()
+}
+
+// layable makes a folder one that can be the upper layer of an overlay. One of
+// an overlay itself cannot, as in a container: its content is kept in memory
+// then.
+func layable(folder string) error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(folder, &stat); err != nil {
+		return fmt.Errorf("look at the work directory: %w", err)
+	}
+	if stat.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("keep the work directory in memory: %w", err)
+	}
+	return nil
 }
 
 func (m *Machines) folder(elements ...string) string {

@@ -29,7 +29,7 @@ type fencer struct {
 }
 
 func newFencer(ctx context.Context, etcd *clientv3.Client, c metaConfig, logger *slog.Logger) (*fencer, error) {
-	aws, err := config.LoadDefaultConfig(ctx)
+	aws, err := config.LoadDefaultConfig(ctx, config.WithEC2IMDSRegion()) // as the real one; nodes have no AWS_REGION
 	if err != nil {
 		return nil, fmt.Errorf("initialise EBS fencing on %s: %w", c.ebsVolumeID, err)
 	}
