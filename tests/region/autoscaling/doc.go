@@ -11,9 +11,11 @@
 // it waits there. An instance that was never in service passes through them as
 // well. A forced deletion of the group skips them.
 //
+// An instance refresh replaces instances one after the other: the next begins
+// when the last one has left.
+//
 // Not modelled: more than one subnet per group, mixed instances and launch
 // configurations, load balancers, scaling policies and cooldowns, protection
-// from scale-in, standby, warm pools, instance refresh, maximum lifetimes,
-// maintenance policies, and the permissions on EC2 that whoever makes a group
+// from scale-in, standby, warm pools, maximum lifetimes, maintenance policies, and the permissions on EC2 that whoever makes a group
 // needs. A parameter that is not modelled is refused by name.
 package autoscaling

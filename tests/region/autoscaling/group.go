@@ -31,6 +31,7 @@ type group struct {
 	hooks                []*hook
 	members              map[string]*member
 	activities           []*activity // the newest first
+	refresh              *refresh    // the last one, or nil
 	deleting             bool
 
 	backoff *backoff.ExponentialBackOff

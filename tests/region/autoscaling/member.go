@@ -60,10 +60,11 @@ func (s *Service) reconcile(g *group, cause string) {
 			active = append(active, m)
 		}
 	}
-	for have := len(active); have < g.desired && g.retry == nil; have++ {
+	wanted := s.wanted(g)
+	for have := len(active); have < wanted && g.retry == nil; have++ {
 		s.launch(g, cause, have)
 	}
-	for len(active) > g.desired {
+	for len(active) > wanted {
 		victim := g.victim(active)
 		active = slices.DeleteFunc(active, func(m *member) bool { return m == victim })
 		s.beginTermination(g, victim, cause+". An instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from "+
@@ -152,6 +153,7 @@ func (s *Service) enterService(g *group, m *member) {
 	m.activity.end("Successful", "")
 	s.emitResult(g, "EC2 Instance Launch Successful", m.activity, m.id)
 	s.config.Logger.Debug("instance in service", "group", g.name, "instance", m.id)
+	s.advance(g)
 }
 
 // beginTermination takes an instance out of service; the terminating hooks run
@@ -183,6 +185,7 @@ func (s *Service) gone(g *group, m *member) {
 	s.emitResult(g, "EC2 Instance Terminate Successful", m.activity, m.id)
 	s.config.Logger.Debug("instance gone", "group", g.name, "instance", m.id)
 	s.reconcile(g, "an instance has been terminated")
+	s.advance(g)
 }
 
 type memberXML struct {

@@ -75,6 +75,10 @@ func (s *Service) API() *api.Service {
 			"SetInstanceHealth":                   operation(s, s.setInstanceHealth),
 			"TerminateInstanceInAutoScalingGroup": operation(s, s.terminateInstance),
 
+			"StartInstanceRefresh":      operation(s, s.startRefresh),
+			"CancelInstanceRefresh":     operation(s, s.cancelRefresh),
+			"DescribeInstanceRefreshes": operation(s, s.describeRefreshes),
+
 			"PutLifecycleHook":               operation(s, s.putHook),
 			"DeleteLifecycleHook":            operation(s, s.deleteHook),
 			"DescribeLifecycleHooks":         operation(s, s.describeHooks),

@@ -472,3 +472,19 @@ func (s *Service) FindTemplate(id, name string) (foundID, foundName string, err 
 	}
 	return t.id, t.name, nil
 }
+
+// TemplateVersion returns the number of a version of a launch template, which
+// may be named by $Latest and $Default.
+func (s *Service) TemplateVersion(id, version string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.template(id, "")
+	if err != nil {
+		return 0, err
+	}
+	v, err := t.version(version)
+	if err != nil {
+		return 0, err
+	}
+	return v.number, nil
+}
