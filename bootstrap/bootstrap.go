@@ -43,6 +43,7 @@ type Bootstrap struct {
 	Units    Units
 	Services Services
 	Health   Health
+	Launch   Launch
 
 	seen observer
 }
@@ -53,6 +54,7 @@ func New(s settings.Settings, root string, logger *slog.Logger, cfg aws.Config) 
 	machines := ec2.NewFromConfig(cfg)
 	table := nodeaws.SeedTable{DynamoDB: dynamodb.NewFromConfig(cfg), Table: s.SeedTable, Cluster: s.ClusterName}
 	manager := &systemd.Manager{Root: root}
+	groups := autoscaling.NewFromConfig(cfg)
 	return &Bootstrap{
 		Settings: s,
 		Root:     root,
@@ -67,7 +69,8 @@ func New(s settings.Settings, root string, logger *slog.Logger, cfg aws.Config) 
 		Registry: etcd.Cluster{},
 		Units:    manager,
 		Services: manager,
-		Health:   nodeaws.Health{API: autoscaling.NewFromConfig(cfg)},
+		Health:   nodeaws.Health{API: groups},
+		Launch:   nodeaws.Launch{API: groups, Hook: s.LaunchHook},
 	}
 }
 

@@ -43,9 +43,20 @@ func (b *Bootstrap) failed(ctx context.Context, cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
+	launching := b.launching(ctx)
 	if need := b.needed(ctx); need != "" {
 		b.Logger.Warn("the instance is not reported unhealthy, and will try again", "reason", need)
+		if launching { // or its group would terminate it when the hook's time is over
+			cause = errors.Join(cause, b.Launch.Extend(ctx, b.Node.InstanceID))
+		}
 		return errors.Join(cause, b.tryAgain(ctx))
+	}
+	if launching {
+		if err := b.Launch.Abandon(ctx, b.Node.InstanceID); err != nil {
+			return errors.Join(cause, err)
+		}
+		b.Logger.Warn("abandoned the launch of this instance, its group will replace it", "instance", b.Node.InstanceID, "reason", cause)
+		return cause
 	}
 	if err := b.Health.ReportUnhealthy(ctx, b.Node.InstanceID); err != nil {
 		return errors.Join(cause, err)

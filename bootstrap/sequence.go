@@ -19,6 +19,7 @@ func (b *Bootstrap) sequence() []phase.Stage {
 		{b.configure()},
 		{b.start()},
 		{b.mount()},
+		{b.ready()},
 	}
 }
 
@@ -34,6 +35,7 @@ const (
 	PhaseConfigure    = "configure"
 	PhaseStart        = "start"
 	PhaseMount        = "mount"
+	PhaseReady        = "ready"
 )
 
 // Phases lists the names of the phases in order.

@@ -287,7 +287,7 @@ func TestFailure(t *testing.T) {
 
 func TestPhases(t *testing.T) {
 	t.Parallel()
-	want := []string{"identify", "resume", "install-etcd", "install-etcfs", "attach", "elect", "member", "configure", "start", "mount"}
+	want := []string{"identify", "resume", "install-etcd", "install-etcfs", "attach", "elect", "member", "configure", "start", "mount", "ready"}
 	if got := Phases(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

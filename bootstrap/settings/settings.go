@@ -54,6 +54,11 @@ type Settings struct {
 	// failed.
 	OnBootstrapFailure FailurePolicy `env:"ETCFS_ON_BOOTSTRAP_FAILURE"`
 
+	// LaunchHook is the launching lifecycle hook that the instance's group waits
+	// for, and that the node completes once it has mounted. Empty when the group
+	// does not wait.
+	LaunchHook string `env:"ETCFS_LAUNCH_HOOK"`
+
 	// Recovery, when [RecoveryReform], accepts that the metadata of a cluster
 	// that once formed is lost, and with it every file on the volume.
 	Recovery Recovery `env:"ETCFS_RECOVERY"`

@@ -26,6 +26,7 @@ func TestEncodeDecode(t *testing.T) {
 	everything.LeaseTTL = 90 * time.Second
 	everything.Repository, everything.ReleasesURL = "fork/etcfs", "https://mirror.example/github"
 	everything.OnBootstrapFailure, everything.Recovery = settings.FailureKeep, settings.RecoveryReform
+	everything.LaunchHook = "demo-ready"
 	for name, want := range map[string]settings.Settings{"defaults": valid(), "everything": everything} {
 		environ, err := want.Encode()
 		if err != nil {

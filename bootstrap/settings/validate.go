@@ -36,6 +36,7 @@ var (
 	clusterNamePattern = regexp.MustCompile(`^[a-z][a-z0-9-]{1,38}[a-z0-9]$`)
 	regionPattern      = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-\d+$`)
 	volumePattern      = regexp.MustCompile(`^vol-([0-9a-f]{8}|[0-9a-f]{17})$`)
+	hookPattern        = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
 	tablePattern       = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
 	repositoryPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$`)
 	versionPattern     = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
@@ -82,6 +83,12 @@ var checks = []struct {
 	{"ETCFS_RELEASES_URL", func(s Settings) string { return CheckReleasesURL(s.ReleasesURL) }},
 	{"ETCFS_ON_BOOTSTRAP_FAILURE", func(s Settings) string {
 		return oneOf(string(s.OnBootstrapFailure), string(FailureReplace), string(FailureKeep))
+	}},
+	{"ETCFS_LAUNCH_HOOK", func(s Settings) string {
+		if s.LaunchHook == "" {
+			return ""
+		}
+		return match(s.LaunchHook, hookPattern, "the name of a lifecycle hook")
 	}},
 	{"ETCFS_RECOVERY", func(s Settings) string {
 		return oneOf(string(s.Recovery), string(RecoveryNone), string(RecoveryReform))

@@ -47,7 +47,7 @@ func execute(ctx context.Context, args, environ []string, stdout, stderr io.Writ
 	}
 	root.PersistentFlags().StringVar(&p.root, "root", p.root,
 		"folder that prefixes every path read or written (default $"+settings.RootVariable+")")
-	root.AddCommand(p.runCommand(), p.phaseCommand(), p.removeMemberCommand(), p.statusCommand(), p.versionCommand()) //nolint:contextcheck // cobra carries it to the commands
+	root.AddCommand(p.runCommand(), p.phaseCommand(), p.attachCommand(), p.removeMemberCommand(), p.statusCommand(), p.versionCommand()) //nolint:contextcheck // cobra carries it to the commands
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -91,6 +91,22 @@ func (p *program) phaseCommand() *cobra.Command {
 	}
 }
 
+func (p *program) attachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach",
+		Short: "Attach the shared volume, as etcfuse-meta needs it",
+		Long: "Attaches the shared volume to this instance unless it is, and waits for its device.\n" +
+			"The unit of etcfuse-meta does so before each start. Unlike the phase of that name, it\n" +
+			"does not wait for a run of the bootstrap to end, which may be what starts the unit.\n\n" + exitHelp,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.prepared(cmd.Context(), func(ctx context.Context, b *bootstrap.Bootstrap, _ *slog.Logger) error {
+				return b.RunPhase(ctx, bootstrap.PhaseAttach)
+			})
+		},
+	}
+}
+
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -110,6 +126,18 @@ func (p *program) versionCommand() *cobra.Command {
 // boot calls what changes the machine: with valid settings, a log file, and
 // alone.
 func (p *program) boot(ctx context.Context, call func(context.Context, *bootstrap.Bootstrap) error) error {
+	return p.prepared(ctx, func(ctx context.Context, b *bootstrap.Bootstrap, logger *slog.Logger) error {
+		unlock, err := p.lock(ctx, logger)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return call(ctx, b)
+	})
+}
+
+// prepared calls with a bootstrap of valid settings that logs to the log file.
+func (p *program) prepared(ctx context.Context, call func(context.Context, *bootstrap.Bootstrap, *slog.Logger) error) error {
 	s, err := p.settings()
 	if err != nil {
 		return err
@@ -119,11 +147,6 @@ func (p *program) boot(ctx context.Context, call func(context.Context, *bootstra
 		return err
 	}
 	defer closeLog()
-	unlock, err := p.lock(ctx, logger)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	cfg, err := awsConfig(ctx, s.Region)
 	if err != nil {
 		return err
@@ -136,7 +159,7 @@ func (p *program) boot(ctx context.Context, call func(context.Context, *bootstra
 		return err
 	}
 	logger.Info("etcfs-bootstrap starts", "version", version, "cluster", s.ClusterName)
-	return call(ctx, bootstrap.New(s, p.root, logger, cfg))
+	return call(ctx, bootstrap.New(s, p.root, logger, cfg), logger)
 }
 
 // settings decodes the environment, on top of what the first boot has kept.

@@ -181,15 +181,15 @@ func TestRunLogsAndExitsByPhase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	phases := map[string]string{}
+	entries := map[string]bool{}
 	for line := range strings.Lines(string(log)) {
 		var entry struct{ Msg, Phase, Error string }
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("the log has the line %q: %v", line, err)
 		}
-		phases[entry.Msg] = entry.Phase
+		entries[entry.Msg+" "+entry.Phase] = true
 	}
-	if phases["start"] != "identify" || phases["failed"] != "identify" {
+	if !entries["start identify"] || !entries["failed identify"] {
 		t.Errorf("got log\n%s\nwant the start and the failure of identify", log)
 	}
 }

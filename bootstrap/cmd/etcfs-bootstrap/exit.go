@@ -35,6 +35,7 @@ var exitPhases = map[string]int{
 	bootstrap.PhaseStart:        16,
 	bootstrap.PhaseMount:        17,
 	bootstrap.PhaseResume:       18,
+	bootstrap.PhaseReady:        19,
 }
 
 // exitHelp lists the exit statuses.
