@@ -40,6 +40,11 @@ type ClusterArgs struct {
 	OnBootstrapFailure pulumi.StringPtrInput `pulumi:"onBootstrapFailure,optional"`
 	Recovery           pulumi.StringPtrInput `pulumi:"recovery,optional"`
 
+	WaitForReady    *bool `pulumi:"waitForReady,optional"`
+	InstanceRefresh *bool `pulumi:"instanceRefresh,optional"`
+	RetainVolume    *bool `pulumi:"retainVolume,optional"`
+	FinalSnapshot   *bool `pulumi:"finalSnapshot,optional"`
+
 	AlarmActions pulumi.StringArrayInput `pulumi:"alarmActions,optional"`
 
 	Tags pulumi.StringMapInput `pulumi:"tags,optional"`
@@ -120,6 +125,15 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 		"`%s` leaves it running for study.", settings.FailureReplace, settings.FailureKeep))
 	text.Describe(&a.Recovery, fmt.Sprintf("What is accepted after all of the cluster's metadata was lost. Unset, the default: a node that finds a formed cluster of which no member answers refuses to form another, since that overwrites the data. "+
 		"`%s`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.", settings.RecoveryReform))
+
+	text.Describe(&a.WaitForReady, fmt.Sprintf("Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to %s, "+
+		"and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.", readyTimeout))
+	text.Describe(&a.InstanceRefresh, "Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. "+
+		"It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. "+
+		"Default `false`: running nodes keep the old template until they are replaced for another reason.")
+	text.Describe(&a.RetainVolume, "Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.")
+	text.Describe(&a.FinalSnapshot, "Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. "+
+		"Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.")
 
 	text.Describe(&a.AlarmActions, "The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. "+
 		"The alarm and the queue with the event exist in any case; by default nobody is told.")

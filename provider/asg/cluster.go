@@ -108,6 +108,9 @@ func construct(ctx *pulumi.Context, name string, args *ClusterArgs, programs art
 	if err := b.hook(nodes); err != nil { // what makes the group wait for the function
 		return nil, err
 	}
+	if err := b.ready(nodes); err != nil { // and, if wanted, for nodes to mount
+		return nil, err
+	}
 
 	cluster.ClusterName = b.in.clusterName
 	cluster.AutoScalingGroupName = nodes.group.Name

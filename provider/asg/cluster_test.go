@@ -1,6 +1,7 @@
 package asg_test
 
 import (
+	"encoding/base64"
 	"flag"
 	"os"
 	"path/filepath"
@@ -371,6 +372,57 @@ func TestTagsReachEverything(t *testing.T) {
 		}
 		if tags["ClusterName"] != "demo" || tags["Team"] != "storage" {
 			t.Errorf("%s %s has the tags %v", c.typ, c.name, tags)
+		}
+	}
+}
+
+// With waitForReady the group has the launching hook before its first instance,
+// the nodes know it and may end their launch; without it nothing of that is
+// there.
+func TestWaitForReady(t *testing.T) {
+	t.Parallel()
+	const hookType = "aws:autoscaling/lifecycleHook:LifecycleHook"
+	for _, test := range []struct {
+		name    string
+		inputs  map[string]property.Value
+		waits   bool
+		refresh bool
+	}{
+		{"by default", nil, false, false},
+		{"waiting", map[string]property.Value{"waitForReady": property.New(true)}, true, false},
+		{"refreshing", map[string]property.Value{"waitForReady": property.New(true), "instanceRefresh": property.New(true)}, true, true},
+	} {
+		w := newWorld()
+		if _, err := w.construct(t, given(test.inputs)); err != nil {
+			t.Fatal(err)
+		}
+		group := w.the(t, "aws:autoscaling/group:Group", "fs-nodes")
+		hooks := plain(group.inputs["initialLifecycleHooks"])
+		if got := hooks.IsArray() && hooks.ArrayValue()[0].ObjectValue()["name"].StringValue() == "demo-ready"; got != test.waits {
+			t.Errorf("%s: the group starts with the hooks %v, want demo-ready %t", test.name, hooks, test.waits)
+		}
+		if _, got := w.resources[key(hookType, "fs-ready")]; got != test.waits {
+			t.Errorf("%s: the hook is declared %t, want %t", test.name, got, test.waits)
+		}
+		wait := "0"
+		if test.waits {
+			wait = "20m0s"
+		}
+		if got := group.text(t, "waitForCapacityTimeout"); got != wait {
+			t.Errorf("%s: pulumi up waits %s, want %s", test.name, got, wait)
+		}
+		if got := strings.Contains(w.the(t, "aws:iam/rolePolicy:RolePolicy", "fs-node").text(t, "policy"), "CompleteLifecycleAction"); got != test.waits {
+			t.Errorf("%s: nodes may complete their launch %t, want %t", test.name, got, test.waits)
+		}
+		userData, err := base64.StdEncoding.DecodeString(w.the(t, "aws:ec2/launchTemplate:LaunchTemplate", "fs-node").text(t, "userData"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(userData), "export ETCFS_LAUNCH_HOOK='demo-ready'\n"); got != test.waits {
+			t.Errorf("%s: nodes know the hook %t, want %t", test.name, got, test.waits)
+		}
+		if got := plain(group.inputs["instanceRefresh"]).IsObject(); got != test.refresh {
+			t.Errorf("%s: the group refreshes its instances %t, want %t", test.name, got, test.refresh)
 		}
 	}
 }

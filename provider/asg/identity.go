@@ -65,7 +65,7 @@ func (b *builder) identity(at place, s storage, a artifacts) (identity, error) {
 
 // nodeStatements is what a node may do, each with who does it.
 func (b *builder) nodeStatements(at place, s storage, a artifacts) []statement {
-	return []statement{
+	statements := []statement{
 		// The bootstrap attaches the volume; etcfuse-meta detaches it from a node
 		// that it fences. EC2 asks for both the volume and the instance.
 		{
@@ -111,6 +111,16 @@ func (b *builder) nodeStatements(at place, s storage, a artifacts) []statement {
 			resources: anyResource,
 		},
 	}
+	if b.in.waitForReady {
+		// A node tells that it has mounted, or that it cannot, or that it needs
+		// more time.
+		statements = append(statements, statement{
+			id:        "EndLaunch",
+			actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
+			resources: []pulumi.StringInput{b.groupARN(at)},
+		})
+	}
+	return statements
 }
 
 // groupARN matches the Auto Scaling Group, which exists only after the roles;

@@ -39,6 +39,11 @@ type inputs struct {
 	onBootstrapFailure pulumi.StringOutput
 	recovery           pulumi.StringOutput
 
+	waitForReady    bool
+	instanceRefresh bool
+	retainVolume    bool
+	finalSnapshot   bool
+
 	alarmActions pulumi.StringArrayOutput
 
 	tags pulumi.StringMapOutput
@@ -69,6 +74,10 @@ func newInputs(args *ClusterArgs, v *values) *inputs {
 		releasesURL:        stringOr(args.ReleasesUrl, node.ReleasesURL),
 		onBootstrapFailure: stringOr(args.OnBootstrapFailure, string(node.OnBootstrapFailure)),
 		recovery:           stringOr(args.Recovery, string(node.Recovery)),
+		waitForReady:       v.waitForReady,
+		instanceRefresh:    v.instanceRefresh,
+		retainVolume:       v.retainVolume,
+		finalSnapshot:      v.finalSnapshot,
 		alarmActions:       pulumi.StringArray{}.ToStringArrayOutput(),
 		tags:               pulumi.StringMap{}.ToStringMapOutput(),
 	}
@@ -144,6 +153,12 @@ type values struct {
 	releasesURL        value[string]
 	onBootstrapFailure value[string]
 	recovery           value[string]
+
+	// These are plain: what is declared depends on them.
+	waitForReady    bool
+	instanceRefresh bool
+	retainVolume    bool
+	finalSnapshot   bool
 
 	alarmActions value[[]string]
 
@@ -228,6 +243,11 @@ func newValues(ctx context.Context, args *ClusterArgs) (*values, error) {
 		releasesURL:        r.text("releasesUrl", args.ReleasesUrl).or(node.ReleasesURL),
 		onBootstrapFailure: r.text("onBootstrapFailure", args.OnBootstrapFailure).or(string(node.OnBootstrapFailure)),
 		recovery:           r.text("recovery", args.Recovery).or(string(node.Recovery)),
+
+		waitForReady:    isTrue(args.WaitForReady),
+		instanceRefresh: isTrue(args.InstanceRefresh),
+		retainVolume:    isTrue(args.RetainVolume),
+		finalSnapshot:   isTrue(args.FinalSnapshot),
 	}
 	if args.ClusterName != nil {
 		v.clusterName = r.text("clusterName", args.ClusterName.ToStringOutput().ToStringPtrOutput())
@@ -240,6 +260,8 @@ func newValues(ctx context.Context, args *ClusterArgs) (*values, error) {
 	}
 	return v, r.err
 }
+
+func isTrue(flag *bool) bool { return flag != nil && *flag }
 
 // reader waits for inputs, and collects those that failed.
 type reader struct {

@@ -62,6 +62,21 @@ func (b *builder) nodes(at place, s storage, n network, a artifacts, id identity
 
 	// What the first instance meets must be there before it.
 	before := slices.Concat([]pulumi.Resource{s.volume, s.table, a.object}, n.rules, id.grants, leave.path)
+	var hooks autoscaling.GroupInitialLifecycleHookArrayInput
+	timeout := "0"
+	if b.in.waitForReady {
+		hooks = autoscaling.GroupInitialLifecycleHookArray{autoscaling.GroupInitialLifecycleHookArgs{
+			Name:                b.in.clusterName.ApplyT(readyHook).(pulumi.StringOutput),
+			LifecycleTransition: pulumi.String(transitionLaunching),
+			DefaultResult:       pulumi.String("ABANDON"),
+			HeartbeatTimeout:    pulumi.Int(int(readyHeartbeat.Seconds())),
+		}}
+		timeout = readyTimeout.String()
+	}
+	var refresh autoscaling.GroupInstanceRefreshPtrInput
+	if b.in.instanceRefresh {
+		refresh = rollOneByOne
+	}
 	group, err := autoscaling.NewGroup(b.ctx, b.child("nodes"), &autoscaling.GroupArgs{
 		Name:    b.groupName(),
 		MinSize: b.in.minSize,
@@ -76,15 +91,69 @@ func (b *builder) nodes(at place, s storage, n network, a artifacts, id identity
 			Version: template.LatestVersion.ApplyT(strconv.Itoa).(pulumi.StringOutput),
 		},
 		HealthCheckType: pulumi.String("EC2"),
-		// Waiting here would tell that instances run, not that they mounted, and
-		// a wait that ends in vain would have the group replaced.
-		WaitForCapacityTimeout: pulumi.String("0"),
+		// Without the hook, waiting here would tell that instances run, not that
+		// they mounted.
+		WaitForCapacityTimeout: pulumi.String(timeout),
+		InitialLifecycleHooks:  hooks,
+		InstanceRefresh:        refresh,
 		Tags:                   b.groupTags(),
-	}, b.parent(), pulumi.DependsOn(before))
+	}, b.parent(), pulumi.DependsOn(before),
+		// They are for the group's first instances only, and a change would
+		// replace it; ready declares the hook once more, for the time after that.
+		pulumi.IgnoreChanges([]string{"initialLifecycleHooks"}))
 	if err != nil {
 		return nodes{}, fmt.Errorf("declare the Auto Scaling Group: %w", err)
 	}
 	return nodes{template, group}, nil
+}
+
+// The hook that lets a launch wait until the node has mounted.
+const (
+	transitionLaunching = "autoscaling:EC2_INSTANCE_LAUNCHING"
+	// readyHeartbeat is how long a node may take to mount before its launch is
+	// abandoned: several times what a boot takes when all downloads are slow.
+	readyHeartbeat = 15 * time.Minute
+	// readyTimeout is how long pulumi up waits: for one node that hangs and for
+	// its replacement.
+	readyTimeout = 20 * time.Minute
+)
+
+func readyHook(clusterName string) string { return clusterName + "-ready" }
+
+// rollOneByOne replaces the group's instances after a change of the template.
+// At full health at least, and at most one instance more, whatever the group's
+// size is, up to a hundred: EC2 Auto Scaling rounds up.
+// https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_RefreshPreferences.html
+var rollOneByOne = autoscaling.GroupInstanceRefreshArgs{
+	Strategy: pulumi.String("Rolling"),
+	Preferences: autoscaling.GroupInstanceRefreshPreferencesArgs{
+		MinHealthyPercentage: pulumi.Int(100),
+		MaxHealthyPercentage: pulumi.Int(101),
+		// An instance in service has mounted; etcd then takes some seconds to
+		// make a voter of its learner.
+		InstanceWarmup: pulumi.String("30"),
+		// What has the new template already stays.
+		SkipMatching: pulumi.Bool(true),
+	},
+}
+
+// ready keeps the launching hook in step with the input, below the group: on
+// destroy it goes first, so that no launch is waited for.
+func (b *builder) ready(n nodes) error {
+	if !b.in.waitForReady {
+		return nil
+	}
+	_, err := autoscaling.NewLifecycleHook(b.ctx, b.child("ready"), &autoscaling.LifecycleHookArgs{
+		Name:                 b.in.clusterName.ApplyT(readyHook).(pulumi.StringOutput),
+		AutoscalingGroupName: n.group.Name,
+		LifecycleTransition:  pulumi.String(transitionLaunching),
+		DefaultResult:        pulumi.String("ABANDON"),
+		HeartbeatTimeout:     pulumi.Int(int(readyHeartbeat.Seconds())),
+	}, b.parent())
+	if err != nil {
+		return fmt.Errorf("declare the launching hook: %w", err)
+	}
+	return nil
 }
 
 // userData renders the user data once AWS has told what is in it.
@@ -111,6 +180,7 @@ func (b *builder) userData(at place, s storage, a artifacts) pulumi.StringOutput
 			ReleasesURL:        of[8].(string),
 			OnBootstrapFailure: settings.FailurePolicy(of[9].(string)),
 			Recovery:           settings.Recovery(of[10].(string)),
+			LaunchHook:         b.launchHook(of[0].(string)),
 		}, of[11].(string), a.programs.Bootstrap.SHA256)
 		if err != nil {
 			return "", err
@@ -121,6 +191,14 @@ func (b *builder) userData(at place, s storage, a artifacts) pulumi.StringOutput
 		}
 		return base64.StdEncoding.EncodeToString([]byte(script)), nil
 	}).(pulumi.StringOutput)
+}
+
+// launchHook is what the nodes are told of the hook that they complete.
+func (b *builder) launchHook(clusterName string) string {
+	if !b.in.waitForReady {
+		return ""
+	}
+	return readyHook(clusterName)
 }
 
 // groupTags are the nodes' tags, which the group gives to its instances.

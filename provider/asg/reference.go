@@ -56,6 +56,10 @@ func Inputs() []Input {
 		{"releasesUrl", node.ReleasesURL, NewNodes},
 		{"onBootstrapFailure", string(node.OnBootstrapFailure), NewNodes},
 		{"recovery", "", NewNodes},
+		{"waitForReady", "false", NewNodes},
+		{"instanceRefresh", "false", InPlace},
+		{"retainVolume", "false", Nothing},
+		{"finalSnapshot", "false", Nothing},
 		{"alarmActions", "", InPlace},
 		{"tags", "", NewNodes},
 	}

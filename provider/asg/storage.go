@@ -25,8 +25,9 @@ func (b *builder) storage(at place) (storage, error) {
 		Size:               b.in.volumeSize,
 		Iops:               b.in.volumeIOPS,
 		Encrypted:          pulumi.Bool(true),
+		FinalSnapshot:      pulumi.Bool(b.in.finalSnapshot),
 		Tags:               b.namedTags("data"),
-	}, b.parent())
+	}, b.parent(), pulumi.RetainOnDelete(b.in.retainVolume))
 	if err != nil {
 		return storage{}, fmt.Errorf("declare the data volume: %w", err)
 	}

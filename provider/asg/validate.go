@@ -279,6 +279,51 @@ var rules = []rule{
 	},
 
 	{
+		property: "waitForReady",
+		accepts:  fmt.Sprintf("not together with `%s` of `onBootstrapFailure`: a launch that fails ends with its instance", settings.FailureKeep),
+		reason: func(v *values) string {
+			if !v.waitForReady || v.onBootstrapFailure.v != string(settings.FailureKeep) {
+				return ""
+			}
+			return fmt.Sprintf("cannot be combined with %q of onBootstrapFailure, since the group terminates an instance whose launch fails: remove one of them", settings.FailureKeep)
+		},
+	},
+	{
+		property: "instanceRefresh",
+		accepts:  "only with `waitForReady`: without it, old nodes would leave before new ones are members of etcd",
+		reason: func(v *values) string {
+			if !v.instanceRefresh || v.waitForReady {
+				return ""
+			}
+			return "needs waitForReady, or old nodes would be terminated before new ones are members of etcd: set that as well"
+		},
+	},
+	{
+		property: "instanceRefresh", source: sourceMultiAttach,
+		accepts: fmt.Sprintf("only with a `maxSize` of at most %d: a new node attaches the volume before an old one leaves", settings.MaxNodes-1),
+		reason: func(v *values) string {
+			if !v.instanceRefresh || !v.maxSize.known || v.maxSize.v != settings.MaxNodes {
+				return ""
+			}
+			return fmt.Sprintf("needs a maxSize of at most %d, since a new node attaches the volume before an old one leaves, and %d can at a time", settings.MaxNodes-1, settings.MaxNodes)
+		},
+	},
+	{
+		property: "retainVolume",
+		accepts:  "`true` or `false`",
+		reason:   func(*values) string { return "" },
+	},
+	{
+		property: "finalSnapshot",
+		accepts:  "not together with `retainVolume`, which deletes no volume",
+		reason: func(v *values) string {
+			if !v.finalSnapshot || !v.retainVolume {
+				return ""
+			}
+			return "cannot be combined with retainVolume: a volume that is kept is never deleted, so it never gets a final snapshot; remove one of them"
+		},
+	},
+	{
 		property: "alarmActions", source: sourceAlarm,
 		accepts: fmt.Sprintf("at most %d ARNs", maxAlarmActions),
 		reason: func(v *values) string {
@@ -537,6 +582,9 @@ func (v *values) settings() settings.Settings {
 	known(&s.ReleasesURL, v.releasesURL, s.ReleasesURL)
 	known((*string)(&s.OnBootstrapFailure), v.onBootstrapFailure, string(s.OnBootstrapFailure))
 	known((*string)(&s.Recovery), v.recovery, string(s.Recovery))
+	if v.waitForReady {
+		s.LaunchHook = readyHook(s.ClusterName)
+	}
 	return s
 }
 

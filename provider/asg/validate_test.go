@@ -54,6 +54,7 @@ func TestRules(t *testing.T) {
 		"m7i.large":  {hypervisor: "nitro", architecture: "x86_64", nvme: true},
 	}
 	type inputs = map[string]property.Value
+	yes := property.New(true)
 	unset := property.New(property.Null)
 	for _, test := range []struct {
 		name    string
@@ -113,6 +114,11 @@ func TestRules(t *testing.T) {
 		{"an unknown recovery", inputs{"recovery": text("yes")}, "recovery", `"reform"`, inputs{"recovery": text("reform")}},
 		{"user data too long", inputs{"releasesUrl": url(14000)}, "releasesUrl", "of which EC2 takes 16384", inputs{"releasesUrl": url(12000)}},
 
+		{"waiting, and keeping what failed", inputs{"waitForReady": yes, "onBootstrapFailure": text("keep")}, "waitForReady", "remove one of them", inputs{"waitForReady": yes}},
+		{"refreshing without waiting", inputs{"instanceRefresh": yes}, "instanceRefresh", "needs waitForReady", inputs{"instanceRefresh": yes, "waitForReady": yes}},
+		{"refreshing without room", inputs{"instanceRefresh": yes, "waitForReady": yes, "maxSize": number(16), "volumeSize": number(16)}, "instanceRefresh", "maxSize of at most 15",
+			inputs{"instanceRefresh": yes, "waitForReady": yes, "maxSize": number(15), "volumeSize": number(16)}},
+		{"a snapshot of a kept volume", inputs{"finalSnapshot": yes, "retainVolume": yes}, "finalSnapshot", "remove one of them", inputs{"finalSnapshot": yes}},
 		{"not an ARN", inputs{"alarmActions": list("oncall")}, "alarmActions[0]", "not an ARN", inputs{"alarmActions": list("arn:aws:sns:eu-west-1:123456789012:oncall")}},
 		{"too many actions", inputs{"alarmActions": list(slices.Repeat([]string{"arn:aws:sns:eu-west-1:123456789012:oncall"}, 6)...)}, "alarmActions", "of which CloudWatch takes 5",
 			inputs{"alarmActions": list(slices.Repeat([]string{"arn:aws:sns:eu-west-1:123456789012:oncall"}, 5)...)}},

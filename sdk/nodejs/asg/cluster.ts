@@ -106,8 +106,10 @@ export class Cluster extends pulumi.ComponentResource {
             resourceInputs["desiredCapacity"] = args?.desiredCapacity;
             resourceInputs["etcdVersion"] = args?.etcdVersion;
             resourceInputs["etcfsVersion"] = args?.etcfsVersion;
+            resourceInputs["finalSnapshot"] = args?.finalSnapshot;
             resourceInputs["githubRepo"] = args?.githubRepo;
             resourceInputs["instanceProfile"] = args?.instanceProfile;
+            resourceInputs["instanceRefresh"] = args?.instanceRefresh;
             resourceInputs["instanceType"] = args?.instanceType;
             resourceInputs["keyName"] = args?.keyName;
             resourceInputs["leaseTtl"] = args?.leaseTtl;
@@ -116,12 +118,14 @@ export class Cluster extends pulumi.ComponentResource {
             resourceInputs["onBootstrapFailure"] = args?.onBootstrapFailure;
             resourceInputs["recovery"] = args?.recovery;
             resourceInputs["releasesUrl"] = args?.releasesUrl;
+            resourceInputs["retainVolume"] = args?.retainVolume;
             resourceInputs["rootVolumeSize"] = args?.rootVolumeSize;
             resourceInputs["sshIngressCidr"] = args?.sshIngressCidr;
             resourceInputs["subnetId"] = args?.subnetId;
             resourceInputs["tags"] = args?.tags;
             resourceInputs["volumeIops"] = args?.volumeIops;
             resourceInputs["volumeSize"] = args?.volumeSize;
+            resourceInputs["waitForReady"] = args?.waitForReady;
             resourceInputs["autoScalingGroupName"] = undefined /*out*/;
             resourceInputs["bucketName"] = undefined /*out*/;
             resourceInputs["failedEventsQueueUrl"] = undefined /*out*/;
@@ -189,6 +193,10 @@ export interface ClusterArgs {
      */
     etcfsVersion?: pulumi.Input<string | undefined>;
     /**
+     * Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+     */
+    finalSnapshot?: boolean;
+    /**
      * The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
      */
     githubRepo?: pulumi.Input<string | undefined>;
@@ -196,6 +204,10 @@ export interface ClusterArgs {
      * The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
      */
     instanceProfile?: pulumi.Input<string | undefined>;
+    /**
+     * Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+     */
+    instanceRefresh?: boolean;
     /**
      * The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
      */
@@ -229,6 +241,10 @@ export interface ClusterArgs {
      */
     releasesUrl?: pulumi.Input<string | undefined>;
     /**
+     * Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+     */
+    retainVolume?: boolean;
+    /**
      * The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
      */
     rootVolumeSize?: pulumi.Input<number | undefined>;
@@ -252,4 +268,8 @@ export interface ClusterArgs {
      * The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
      */
     volumeSize?: pulumi.Input<number | undefined>;
+    /**
+     * Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+     */
+    waitForReady?: boolean;
 }
