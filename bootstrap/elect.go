@@ -180,6 +180,7 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 
 	view := membership.View{
 		ClusterName: b.Settings.ClusterName,
+		VolumeID:    b.Settings.VolumeID,
 		Self:        b.self(),
 		Item:        item,
 		Now:         now,

@@ -208,7 +208,7 @@ func (b *Bootstrap) record(ctx context.Context, view membership.View, clusterID 
 	}
 	_, err := b.write(ctx, view.Item, &membership.Item{
 		ClusterName: b.Settings.ClusterName, SeedIP: b.Node.PrivateIP, InstanceID: b.Node.InstanceID,
-		CreatedAt: view.Now, State: membership.StateFormed, ClusterID: clusterID,
+		CreatedAt: view.Now, State: membership.StateFormed, ClusterID: clusterID, VolumeID: view.VolumeID,
 	})
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (b *Bootstrap) startOver(ctx context.Context, view membership.View) error {
 	}
 	touched := membership.Item{
 		ClusterName: b.Settings.ClusterName, SeedIP: b.Node.PrivateIP, InstanceID: b.Node.InstanceID,
-		CreatedAt: view.Now, State: membership.StateForming,
+		CreatedAt: view.Now, State: membership.StateForming, VolumeID: view.VolumeID,
 	}
 	if view.Item != nil {
 		touched = *view.Item

@@ -41,6 +41,7 @@ const (
 	attributeInstanceID = "instance_id"
 	attributeState      = "state"
 	attributeClusterID  = "etcd_cluster_id"
+	attributeVolumeID   = "volume_id"
 	attributeVersion    = "etcfs_version"
 )
 
@@ -90,7 +91,7 @@ func (t SeedTable) Replace(ctx context.Context, old, item membership.Item) (bool
 	var conditions []string
 	names, values := map[string]string{}, map[string]types.AttributeValue{}
 	encoded := encodeItem(old)
-	for i, attribute := range []string{attributeSeedIP, attributeCreatedAt, attributeInstanceID, attributeState, attributeClusterID} {
+	for i, attribute := range []string{attributeSeedIP, attributeCreatedAt, attributeInstanceID, attributeState, attributeClusterID, attributeVolumeID} {
 		name, placeholder := fmt.Sprintf("#a%d", i), fmt.Sprintf(":v%d", i)
 		names[name] = attribute
 		value, ok := encoded[attribute]
@@ -167,6 +168,7 @@ func encodeItem(item membership.Item) map[string]types.AttributeValue {
 	}
 	for attribute, value := range map[string]string{
 		attributeInstanceID: item.InstanceID, attributeState: string(item.State), attributeClusterID: item.ClusterID,
+		attributeVolumeID: item.VolumeID,
 	} {
 		if value != "" {
 			attributes[attribute] = text(value)
@@ -194,6 +196,7 @@ func decodeItem(attributes map[string]types.AttributeValue) (membership.Item, er
 		InstanceID:  get(attributeInstanceID),
 		State:       membership.State(get(attributeState)),
 		ClusterID:   get(attributeClusterID),
+		VolumeID:    get(attributeVolumeID),
 	}
 	created, ok := attributes[attributeCreatedAt].(*types.AttributeValueMemberN)
 	if !ok {

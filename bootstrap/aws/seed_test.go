@@ -53,7 +53,7 @@ var (
 	}
 	formed = membership.Item{
 		ClusterName: "demo", SeedIP: "10.0.0.1", InstanceID: "i-0000000000000000a",
-		CreatedAt: time.Unix(1_700_000_100, 0).UTC(), State: membership.StateFormed, ClusterID: "c1",
+		CreatedAt: time.Unix(1_700_000_100, 0).UTC(), State: membership.StateFormed, ClusterID: "c1", VolumeID: "vol-0123456789abcdef0",
 	}
 	rival = membership.Item{
 		ClusterName: "demo", SeedIP: "10.0.0.2", InstanceID: "i-0000000000000000b",

@@ -56,6 +56,12 @@ func Decide(v View) Decision {
 	switch {
 	case v.Item == nil:
 		return v.withoutItem()
+	case v.otherVolume():
+		// The metadata of one volume over the blocks of another is as good as
+		// none. No waiting mends that.
+		return Decision{Action: Refuse, Reason: fmt.Sprintf(
+			"this node was told to use volume %s, but the seed item names a cluster on volume %s: give the nodes that volume back, "+
+				"or give the new volume a cluster of another name", v.VolumeID, v.Item.VolumeID)}
 	case v.Item.State == StateForming:
 		return v.withForming()
 	case v.Item.State == StateFormed:
@@ -63,6 +69,16 @@ func Decide(v View) Decision {
 	default:
 		return v.withUnknown()
 	}
+}
+
+// otherVolume says that the item is about a cluster on another volume, and that
+// this cluster exists, or may: the loss of which the user has not accepted.
+func (v View) otherVolume() bool {
+	if v.Item.VolumeID == "" || v.Item.VolumeID == v.VolumeID {
+		return false
+	}
+	_, answering := v.answering()
+	return answering || v.Item.State == StateFormed && v.Recovery != settings.RecoveryReform
 }
 
 // withoutItem: the first boot of a cluster, or a table that was emptied under
@@ -200,7 +216,7 @@ func (v View) join(peer Peer, format string, args ...any) Decision {
 		Via:    v.healthy(peer.ClusterID),
 		Write: &Item{
 			ClusterName: v.ClusterName, SeedIP: peer.IP, InstanceID: peer.ID,
-			CreatedAt: v.Now, State: StateFormed, ClusterID: peer.ClusterID,
+			CreatedAt: v.Now, State: StateFormed, ClusterID: peer.ClusterID, VolumeID: v.VolumeID,
 		},
 		Reason: fmt.Sprintf(format, args...),
 	}
@@ -212,7 +228,7 @@ func (d Decision) mustWrite() Decision {
 }
 
 func (v View) claim() *Item {
-	return &Item{ClusterName: v.ClusterName, SeedIP: v.Self.IP, InstanceID: v.Self.ID, CreatedAt: v.Now, State: StateForming}
+	return &Item{ClusterName: v.ClusterName, SeedIP: v.Self.IP, InstanceID: v.Self.ID, CreatedAt: v.Now, State: StateForming, VolumeID: v.VolumeID}
 }
 
 // healthy lists the voting peers that serve the cluster, or any cluster when

@@ -63,6 +63,9 @@ type Item struct {
 	// ClusterID is etcd's ID of the formed cluster in hexadecimal, "" while it
 	// is not known.
 	ClusterID string
+	// VolumeID is the volume that the cluster's metadata describes, "" in an
+	// item of the shell bootstrap.
+	VolumeID string
 }
 
 // Instance is one EC2 instance with the cluster's tag that is pending or
@@ -111,6 +114,8 @@ type Peer struct {
 // View is all that a node has seen.
 type View struct {
 	ClusterName string
+	// VolumeID is the volume that this node was told to use.
+	VolumeID string
 	Self        Instance
 	// Listed says that the list of instances is complete and contains this
 	// node; without that nothing can be concluded from an absence.

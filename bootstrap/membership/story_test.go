@@ -16,7 +16,7 @@ import (
 // now. A story is what a node sees, in lines, and what it decides:
 //
 //	decide              the election, out of
-//	  item forming i-a 10.0.0.1 age=30s [cluster=ID]     (unknown, forming, formed)
+//	  item forming i-a 10.0.0.1 age=30s [cluster=ID] [volume=ID]     (unknown, forming, formed)
 //	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [learner] [other]
 //	  unlisted, seen, reform, waited=11m
 //	dead                the dead members, out of
@@ -70,7 +70,7 @@ func short(text string) string { return strings.ReplaceAll(text, zeros, "") }
 func parse(t *testing.T, d *datadriven.TestData) story {
 	t.Helper()
 	s := story{view: membership.View{
-		ClusterName: "demo", Listed: true, Now: now,
+		ClusterName: "demo", VolumeID: "vol-1", Listed: true, Now: now,
 		Self: membership.Instance{ID: full("i-0e5"), IP: "10.0.0.5", Launched: now.Add(-time.Minute), Node: true},
 	}}
 	s.joiner = membership.Joiner{Instance: s.view.Self, PeerURL: "http://10.0.0.5:2380"}
@@ -112,7 +112,7 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 			}
 			s.view.Item = &membership.Item{
 				ClusterName: "demo", State: state, InstanceID: full(strings.TrimPrefix(plain[2], "-")), SeedIP: plain[3],
-				CreatedAt: now.Add(-duration("age")), ClusterID: options["cluster"],
+				CreatedAt: now.Add(-duration("age")), ClusterID: options["cluster"], VolumeID: options["volume"],
 			}
 		case "peer":
 			health := map[string]membership.Health{
