@@ -107,7 +107,7 @@ func (r *recorder) Emitted(e events.Event) {
 		return
 	}
 	var detail struct {
-		LifecycleActionToken, EC2InstanceId string //nolint:revive,staticcheck // AWS spells it so
+		LifecycleActionToken, EC2InstanceId string //nolint:staticcheck // AWS spells it so
 	}
 	if err := json.Unmarshal(content, &detail); err != nil {
 		return
@@ -176,7 +176,7 @@ func (r *recorder) seed(now time.Time, body []byte) {
 	r.journal.tell("the seed item says %s by %s", item.State, item.InstanceID)
 }
 
-// during notes an outage or a hindrance, and returns how to end it.
+// outage notes that an instance does not answer, and returns how to end it.
 func (r *recorder) outage(instanceID string) (over func(time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,6 +189,8 @@ func (r *recorder) outage(instanceID string) (over func(time.Time)) {
 	}
 }
 
+// hindrance notes that the graceful-leave function may be unable to work, and
+// returns how to end it.
 func (r *recorder) hindrance() (over func(time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,8 +238,7 @@ func (r *recorder) sample(ctx context.Context, address string) {
 	}
 }
 
-// sampled keeps a sample, in place of the one before if nothing has changed
-// since the one before that.
+// sampled keeps a sample.
 func (r *recorder) sampled(s invariant.Sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

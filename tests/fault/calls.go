@@ -32,27 +32,27 @@ var (
 	}
 	LostPutItem = Fault{
 		Name: "LostPutItem", Does: "Every second write to the seed table happens, and its answer is lost.",
-		Inject: onCalls(of("dynamodb", "PutItem"), losing(0.5)),
+		Inject: onCalls(of("dynamodb", "PutItem"), losing),
 	}
 	LostAttachVolume = Fault{
 		Name: "LostAttachVolume", Does: "Every second attachment of the volume happens, and its answer is lost.",
-		Inject: onCalls(of("ec2", "AttachVolume"), losing(0.5)),
+		Inject: onCalls(of("ec2", "AttachVolume"), losing),
 	}
 	LostSendCommand = Fault{
 		Name: "LostSendCommand", Does: "Every second command is sent, and its ID is lost.",
-		Inject: onCalls(of("ssm", "SendCommand"), losing(0.5)),
+		Inject: onCalls(of("ssm", "SendCommand"), losing),
 	}
 	LostCompleteLifecycleAction = Fault{
 		Name: "LostCompleteLifecycleAction", Does: "Every second lifecycle action is completed, and the answer is lost.",
-		Inject: onCalls(of("autoscaling", "CompleteLifecycleAction"), losing(0.5)),
+		Inject: onCalls(of("autoscaling", "CompleteLifecycleAction"), losing),
 	}
 	LostSetInstanceHealth = Fault{
 		Name: "LostSetInstanceHealth", Does: "Every second report of a node on itself arrives, and its answer is lost.",
-		Inject: onCalls(of("autoscaling", "SetInstanceHealth"), losing(0.5)),
+		Inject: onCalls(of("autoscaling", "SetInstanceHealth"), losing),
 	}
 	BrokenConnections = Fault{
 		Name: "BrokenConnections", Does: "One of four calls to any service gets no answer; half of those happen.",
-		Inject: onCalls(ofAny, func(ctx context.Context, w *World, c *api.Call, next next) (any, error) {
+		Inject: onCalls(ofAny, func(ctx context.Context, w *World, _ *api.Call, next next) (any, error) {
 			switch {
 			case !w.chance(0.25):
 				return next(ctx)
@@ -173,15 +173,13 @@ func refusing(part float64, status int, code string) meddling {
 	}
 }
 
-// losing loses a part of the answers, of successes only.
-func losing(part float64) meddling {
-	return func(ctx context.Context, w *World, _ *api.Call, next next) (any, error) {
-		result, err := next(ctx)
-		if err == nil && w.chance(part) {
-			return nil, api.ErrDropped
-		}
-		return result, err
+// losing loses every second answer, of successes only.
+func losing(ctx context.Context, w *World, _ *api.Call, next next) (any, error) {
+	result, err := next(ctx)
+	if err == nil && w.chance(0.5) {
+		return nil, api.ErrDropped
 	}
+	return result, err
 }
 
 // delaying makes calls slow.

@@ -27,23 +27,23 @@ func All() []Validator {
 	return []Validator{OneCluster, LiveMembersStay, NoWriteLost, QuorumKept, DeadMembersGone, HooksCompleted, NodesMounted}
 }
 
-// Violation is what a validator found.
-type Violation struct {
+// ViolationError is what a validator found.
+type ViolationError struct {
 	Validator Validator
 	Err       error
 }
 
-func (v *Violation) Error() string {
+func (v *ViolationError) Error() string {
 	return fmt.Sprintf("%s: %s: %v", v.Validator.Name, v.Validator.Holds, v.Err)
 }
 
 // Unwrap returns what was found.
-func (v *Violation) Unwrap() error { return v.Err }
+func (v *ViolationError) Unwrap() error { return v.Err }
 
 // ErrTooLittle says that a history is no ground for a judgement.
 var ErrTooLittle = errors.New("too little has happened to judge this")
 
-// Judge lets every validator judge a history. Its error joins a *[Violation]
+// Judge lets every validator judge a history. Its error joins a *[ViolationError]
 // for each that found something.
 func Judge(h *History) error {
 	var found []error
@@ -58,10 +58,10 @@ func Judge(h *History) error {
 // Apply lets one validator judge a history.
 func (v Validator) Apply(h *History) error {
 	if err := v.Enough(h); err != nil {
-		return &Violation{v, fmt.Errorf("%w: %w", ErrTooLittle, err)}
+		return &ViolationError{v, fmt.Errorf("%w: %w", ErrTooLittle, err)}
 	}
 	if err := v.Judge(h); err != nil {
-		return &Violation{v, err}
+		return &ViolationError{v, err}
 	}
 	return nil
 }
