@@ -231,6 +231,9 @@ func yamlFile(options []option) (string, error) {
 	return generated + string(content), nil
 }
 
+// metaDropIn gives etcfuse-meta its options. It has the volume attached before
+// each start: others detach it from a node that they have lost sight of, and
+// such a node would never mount again by itself.
 func metaDropIn(options []option) string {
 	command := []string{filepath.Join(binDir, "etcfuse-meta")}
 	for _, o := range options {
@@ -240,13 +243,14 @@ func metaDropIn(options []option) string {
 		}
 		command = append(command, fmt.Sprintf("--%s=%s", o.name, value))
 	}
-	return generated + "[Service]\nExecStart=\nExecStart=" + strings.Join(command, " ") + "\n"
+	return generated + "[Service]\nExecStartPre=" + settings.BootstrapBinary + " attach\nExecStart=\nExecStart=" + strings.Join(command, " ") + "\n"
 }
 
-// fuseDropIn gives etcfuse the node's ID in place of the host's name.
+// fuseDropIn gives etcfuse the node's ID in place of the host's name. One that
+// was killed has left its mount behind, over which none can be mounted again.
 func fuseDropIn(nodeID string) string {
-	return generated + fmt.Sprintf("[Service]\nExecStart=\nExecStart=%s --socket=%s --node-id=%s --log-level=1 %s\n",
-		filepath.Join(binDir, "etcfuse"), settings.SocketFile, nodeID, settings.MountPoint)
+	return generated + fmt.Sprintf("[Service]\nExecStartPre=-/usr/bin/umount --lazy --quiet %s\nExecStart=\nExecStart=%s --socket=%s --node-id=%s --log-level=1 %s\n",
+		settings.MountPoint, filepath.Join(binDir, "etcfuse"), settings.SocketFile, nodeID, settings.MountPoint)
 }
 
 // flags are the flags that an installed daemon lists in its --help.

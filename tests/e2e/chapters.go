@@ -233,10 +233,10 @@ func (s *story) cutOff(ctx context.Context) error {
 		return err
 	}
 	s.say("healed")
-	err = s.settle(ctx, scenario.Settled(3))
-	out, _ := s.execute(ctx, leader.InstanceID, "journalctl --no-pager -n 150 -u etcfuse-meta -u etcfuse -u etcfs-bootstrap; systemctl cat etcfuse-meta etcfuse; cat /etc/etcfs/*.yaml")
-	fmt.Println(out)
-	return err
+	if err := s.settle(ctx, scenario.Settled(3)); err != nil {
+		return err
+	}
+	return s.writeFile(ctx, "after-cut", leader.InstanceID, ids(s.view)...)
 }
 
 // tellFencing checks that a node has fenced itself, and that the others have
@@ -263,6 +263,22 @@ func (s *story) tellFencing(ctx context.Context, instanceID string) error {
 	}
 	s.say("the others have detached the volume from it")
 	return nil
+}
+
+// killDaemon kills etcfuse on a node, which leaves a mount behind that does not
+// answer, and waits until the node has mounted again.
+func (s *story) killDaemon(ctx context.Context) error {
+	node := s.view.Nodes[0].InstanceID
+	if _, err := s.execute(ctx, node, "systemctl kill --signal=KILL etcfuse.service"); err != nil {
+		return err
+	}
+	if err := eventually(ctx, time.Minute, func() error {
+		_, err := s.execute(ctx, node, "mountpoint -q "+settings.MountPoint)
+		return err
+	}); err != nil {
+		return err
+	}
+	return s.writeFile(ctx, "after-kill", node, ids(s.view)...)
 }
 
 // reboot reboots a node, which comes back as the member that it was.

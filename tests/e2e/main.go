@@ -25,10 +25,13 @@ func main() {
 	image := flag.String("image", "", "`folder` of the machines' disk: for the program itself, in its namespaces")
 	work := flag.String("work", "", "empty `folder` for everything that is written: as -image")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	// A reader that goes away must end the story, and not just kill the program.
+	signal.Ignore(syscall.SIGPIPE)
 	if host.Inside() {
-		if err := tell(ctx, *image, *work); err != nil {
+		ctx, gone := context.WithCancelCause(ctx)
+		if err := tell(ctx, &reader{gone}, *image, *work); err != nil {
 			fmt.Println("\ne2e:", err)
 			os.Exit(1)
 		}
@@ -46,6 +49,18 @@ func main() {
 		status = 0
 	}
 	os.Exit(status)
+}
+
+// reader is who reads the story. When nobody does any more, it ends.
+type reader struct{ gone context.CancelCauseFunc }
+
+// Write writes to standard output.
+func (r *reader) Write(p []byte) (int, error) {
+	n, err := os.Stdout.Write(p)
+	if err != nil {
+		r.gone(err)
+	}
+	return n, err
 }
 
 var errUnusable = errors.New("skipped")

@@ -21,6 +21,7 @@ var chapters = []chapter{
 	{"a region whose instances are systemd machines", (*story).startRegion},
 	{"pulumi up: three nodes", (*story).up},
 	{"a file written on one node is read on the others", (*story).share},
+	{"etcfuse is killed", (*story).killDaemon},
 	{"scale out to five nodes", scale(5)},
 	{"scale in to three nodes", (*story).scaleIn},
 	{"a node loses its power", (*story).loseNode},
@@ -38,6 +39,7 @@ type chapter struct {
 
 // story is the state; each chapter uses what those before it made.
 type story struct {
+	out         io.Writer
 	image, work string
 	root        string // of the repository
 	tools       string // the folder of pulumi and etcd
@@ -54,11 +56,11 @@ type story struct {
 // cleanupPatience is how long everything may take to stop.
 const cleanupPatience = 45 * time.Second
 
-func tell(ctx context.Context, image, work string) (err error) {
+func tell(ctx context.Context, out io.Writer, image, work string) (err error) {
 	if err := host.Settle(ctx); err != nil {
 		return err
 	}
-	s := &story{image: image, work: work, tools: os.Getenv("ETCFS_TOOLS"), start: time.Now()}
+	s := &story{out: out, image: image, work: work, tools: os.Getenv("ETCFS_TOOLS"), start: time.Now()}
 	if s.root, err = os.Getwd(); err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func tell(ctx context.Context, image, work string) (err error) {
 		err = errors.Join(err, s.close(within))
 	}()
 	for i, c := range chapters {
-		fmt.Printf("\n== %d/%d %s\n", i+1, len(chapters), c.title)
+		s.print("\n== %d/%d %s\n", i+1, len(chapters), c.title)
 		start := time.Now()
 		if err := c.run(s, ctx); err != nil {
 			if ctx.Err() != nil {
@@ -82,16 +84,21 @@ func tell(ctx context.Context, image, work string) (err error) {
 		}
 		s.lines = append(s.lines, fmt.Sprintf("%6.1f s  %s", time.Since(start).Seconds(), c.title))
 	}
-	fmt.Println()
+	s.print("\n")
 	for _, line := range s.lines {
-		fmt.Println("  ", line)
+		s.print("   %s\n", line)
 	}
-	fmt.Printf("   %6.1f s  all of it\n", time.Since(s.start).Seconds())
+	s.print("   %6.1f s  all of it\n", time.Since(s.start).Seconds())
 	return nil
 }
 
+func (s *story) print(format string, arguments ...any) {
+	fmt.Fprintf(s.out, format, arguments...) //nolint:errcheck // the reader ends the story
+}
+
+// say tells a line of the present chapter.
 func (s *story) say(format string, arguments ...any) {
-	fmt.Printf("  %6.1f s  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, arguments...))
+	s.print("  %6.1f s  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, arguments...))
 }
 
 func (s *story) close(ctx context.Context) error {
@@ -119,14 +126,14 @@ func (s *story) explain(ctx context.Context, err error) {
 		if err != nil {
 			console = err.Error()
 		}
-		fmt.Printf("\nconsole of %s, its last %d lines:\n%s\n", id, lines, console)
+		s.print("\nconsole of %s, its last %d lines:\n%s\n", id, lines, console)
 	}
 }
 
 func (s *story) startRegion(ctx context.Context) (err error) {
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("ETCFS_E2E_VERBOSE") != "" {
-		logger = slog.New(slog.NewTextHandler(os.Stdout, nil))
+		logger = slog.New(slog.NewTextHandler(s.out, nil))
 	}
 	folders := map[string]string{"machines": "", "region": "", "stack": ""}
 	for name := range folders {
