@@ -43,6 +43,10 @@ test: build ## Run every test
 demo: build ## Show the life of a cluster in a region in a box: up, scale out and in, lose a node, destroy
 	@$(tooled) && export ETCFS_TOOLS && go build -o bin/region/demo ./tests/demo && exec bin/region/demo
 
+.PHONY: e2e
+e2e: build ## Show the life of a cluster on systemd machines, which run the unchanged user data; needs root
+	@$(tooled) && export ETCFS_TOOLS && go build -o bin/region/e2e ./tests/e2e && exec bin/region/e2e
+
 DURATION ?= 10m
 SEED ?=
 
