@@ -19,16 +19,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/lambda/contract"
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
 	"github.com/etcfs/pulumi-etcfs/tests/region"
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
-	"github.com/etcfs/pulumi-etcfs/tests/scenario"
 )
-
-// bootLimit is how long nodes may take until they have mounted, on a machine
-// that has much else to do.
-const bootLimit = 3 * time.Minute
 
 // TestRealEtcd tells two stories of a cluster whose nodes really boot, with
 // etcd's own processes, and whose members are removed by the node's own binary.
@@ -57,15 +53,6 @@ func TestRealEtcd(t *testing.T) {
 		}
 	})
 	c := w.deploy(t, 7, map[string]any{"releasesUrl": w.ReleasesURL()})
-	outside := scenario.Open(w.AWSConfig(), scenario.Names{Cluster: c.name, Group: c.group(), LogGroup: "/aws/lambda/" + c.function()})
-	settled := func(nodes int) scenario.View {
-		t.Helper()
-		view, err := outside.Await(t.Context(), bootLimit, scenario.Settled(nodes), quiet{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return view
-	}
 	scale := func(nodes int32) {
 		t.Helper()
 		if _, err := c.groups().SetDesiredCapacity(t.Context(), &autoscaling.SetDesiredCapacityInput{
@@ -75,42 +62,84 @@ func TestRealEtcd(t *testing.T) {
 		}
 	}
 
-	seven := settled(7)
-	fiveOfSeven(t, c, seven, func() scenario.View { scale(2); return settled(2) })
+	seven := c.voters(7)
+	fiveOfSeven(t, c, seven, func() []voter { scale(2); return c.voters(2) })
 	scale(3)
-	refusedByEtcd(t, c, settled(3), func() { settled(2) })
+	refusedByEtcd(t, c, c.voters(3))
 }
 
-type quiet struct{}
+// voter is a node with its etcd member.
+type voter struct {
+	instance, address string
+	member            uint64
+}
 
-func (quiet) Look(scenario.Expectation, scenario.View, string, time.Duration) {}
+// voters waits until there are exactly so many nodes, and a member that votes
+// of each.
+func (c *cluster) voters(count int) []voter {
+	c.t.Helper()
+	var voters []voter
+	c.await(fmt.Sprintf("%d voters", count), func() error {
+		states := c.states()
+		if len(states) != count {
+			return fmt.Errorf("%d instances", len(states))
+		}
+		voters = nil
+		var endpoints []string
+		for id := range states {
+			instance, _ := c.w.EC2.Instance(id) // it is in the group
+			voters = append(voters, voter{instance: id, address: instance.PrivateIP})
+			endpoints = append(endpoints, etcd.ClientURL(instance.PrivateIP))
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+		defer cancel()
+		members, err := etcd.Cluster{}.Members(ctx, endpoints)
+		if err != nil {
+			return err
+		}
+		for i := range voters {
+			at := slices.IndexFunc(members, func(m membership.Member) bool {
+				return m.Started() && !m.Learner && m.Of(voters[i].instance, voters[i].address)
+			})
+			if at < 0 {
+				return fmt.Errorf("%s does not vote", voters[i].instance)
+			}
+			voters[i].member = members[at].ID
+		}
+		if len(members) != count {
+			return fmt.Errorf("%d members", len(members))
+		}
+		return nil
+	})
+	return voters
+}
 
 // fiveOfSeven has five of seven nodes leave at once: each member goes, by way
 // of a node that stays, and etcd serves all the time.
-func fiveOfSeven(t *testing.T, c *cluster, before scenario.View, leave func() scenario.View) {
+func fiveOfSeven(t *testing.T, c *cluster, before []voter, leave func() []voter) {
 	t.Helper()
 	watch := watchQuorum(t, before)
 	begun := time.Now()
 	after := leave()
 	watch.end()
 	var stay []string
-	for _, n := range after.Nodes {
-		stay = append(stay, n.InstanceID)
+	for _, n := range after {
+		stay = append(stay, n.instance)
 	}
-	for _, n := range before.Nodes {
-		if slices.Contains(stay, n.InstanceID) {
+	for _, n := range before {
+		if slices.Contains(stay, n.instance) {
 			continue
 		}
-		lines := c.lines(n.InstanceID, 1)
+		lines := c.lines(n.instance, 1)
 		checkTally(t, lines, map[told]int{{"removed", "continued"}: 1})
 		l := lines[0]
-		if want := fmt.Sprintf("%x", n.Member.ID); l.Member != want || l.Address != n.Address || !slices.Contains(stay, l.Survivor) {
-			t.Errorf("told of member %s at %s by %s, want %s at %s by one of %v", l.Member, l.Address, l.Survivor, want, n.Address, stay)
+		if want := fmt.Sprintf("%x", n.member); l.Member != want || l.Address != n.address || !slices.Contains(stay, l.Survivor) {
+			t.Errorf("told of member %s at %s by %s, want %s at %s by one of %v", l.Member, l.Address, l.Survivor, want, n.address, stay)
 		}
 		if took := time.Duration(*l.Duration) * time.Millisecond; took > contract.FunctionTimeout-contract.CompletionReserve {
-			t.Errorf("%s took %s, all the time there is", n.InstanceID, took)
+			t.Errorf("%s took %s, all the time there is", n.instance, took)
 		}
-		t.Logf("%s left after %d attempts and %d ms", n.InstanceID, l.Attempts, *l.Duration)
+		t.Logf("%s left after %d attempts and %d ms", n.instance, l.Attempts, *l.Duration)
 	}
 	t.Logf("five nodes left within %s; members seen: %v; longest time without a write: %s", time.Since(begun).Round(time.Millisecond), watch.sizes, watch.gap.Round(time.Millisecond))
 }
@@ -119,11 +148,11 @@ func fiveOfSeven(t *testing.T, c *cluster, before scenario.View, leave func() sc
 // the member, for its quorum's sake, and the termination goes on. When the
 // other etcd is back, Lambda's next try removes the member of what is gone by
 // now.
-func refusedByEtcd(t *testing.T, c *cluster, before scenario.View, settled func()) {
+func refusedByEtcd(t *testing.T, c *cluster, before []voter) {
 	t.Helper()
-	victim, down := before.Nodes[0], before.Nodes[1]
+	victim, down := before[0], before[1]
 	on := func(script string) {
-		machine := c.w.Machines.Machine(down.InstanceID)
+		machine := c.w.Machines.Machine(down.instance)
 		if result, err := machine.Execute(context.WithoutCancel(t.Context()), script); err != nil || result.ExitCode != 0 {
 			t.Errorf("%s: %+v, %v", script, result, err)
 		}
@@ -138,22 +167,29 @@ func refusedByEtcd(t *testing.T, c *cluster, before scenario.View, settled func(
 			case err != nil:
 			case call.Action == "DescribeInstanceInformation":
 				// The node's agent is lost, too, so that it is asked last.
-				return withoutAgent(result, down.InstanceID)
+				return withoutAgent(result, down.instance)
 			case call.Action == "CompleteLifecycleAction":
 				back.Do(func() { on("systemctl start etcd.service") })
 			}
 			return result, err
 		}
 	})
-	c.terminate(victim.InstanceID)
-	c.gone(victim.InstanceID)
-	settled()
-	lines := slices.DeleteFunc(c.told(), func(l line) bool { return l.Instance != victim.InstanceID })
+	c.terminate(victim.instance)
+	c.gone(victim.instance)
+	var lines []line
+	c.await("the function to be done", func() error {
+		lines = slices.DeleteFunc(c.told(), func(l line) bool { return l.Instance != victim.instance })
+		if n := len(lines); n == 0 || n < 3 && lines[n-1].Level == "ERROR" {
+			return fmt.Errorf("told %d times", n)
+		}
+		return nil
+	})
+	c.voters(2)
 	first, last := lines[0], lines[len(lines)-1]
 	if first.Outcome != "refused" || first.Completion != "continued" || !strings.Contains(first.Reason, "unhealthy cluster") {
 		t.Errorf("first told %+v, want that etcd refused and the termination went on", first)
 	}
-	if last.Outcome != "removed" || last.Completion != "already-over" || last.Member != fmt.Sprintf("%x", victim.Member.ID) {
+	if last.Outcome != "removed" || last.Completion != "already-over" || last.Member != fmt.Sprintf("%x", victim.member) {
 		t.Errorf("last told %+v, want that the member was removed", last)
 	}
 }
@@ -191,12 +227,12 @@ const unavailable = 10 * time.Second
 
 // watchQuorum samples the members, and writes, until end is called. At no time
 // may fewer members answer than the quorum of those that there are.
-func watchQuorum(t *testing.T, view scenario.View) *quorum {
+func watchQuorum(t *testing.T, voters []voter) *quorum {
 	t.Helper()
 	q := &quorum{}
 	endpoints := map[uint64]string{}
-	for _, n := range view.Nodes {
-		endpoints[n.Member.ID] = etcd.ClientURL(n.Address)
+	for _, n := range voters {
+		endpoints[n.member] = etcd.ClientURL(n.address)
 	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: slices.Collect(maps.Values(endpoints)), DialTimeout: time.Second, Logger: zap.NewNop()})
 	if err != nil {

@@ -359,7 +359,9 @@ func (c *cluster) checkKept(instance, reason string) {
 	var kept struct {
 		RequestContext struct{ ApproximateInvokeCount int }
 		RequestPayload struct {
-			Detail struct{ EC2InstanceId string } //nolint:revive // the event's own spelling
+			Detail struct {
+				Instance string `json:"EC2InstanceId"`
+			}
 		}
 		ResponsePayload struct{ ErrorType, ErrorMessage string }
 	}
@@ -370,7 +372,7 @@ func (c *cluster) checkKept(instance, reason string) {
 		}
 		return json.Unmarshal([]byte(messages[0]), &kept)
 	})
-	if kept.RequestPayload.Detail.EC2InstanceId != instance || kept.RequestContext.ApproximateInvokeCount != 3 ||
+	if kept.RequestPayload.Detail.Instance != instance || kept.RequestContext.ApproximateInvokeCount != 3 ||
 		!strings.Contains(kept.ResponsePayload.ErrorType+kept.ResponsePayload.ErrorMessage, reason) {
 		c.t.Errorf("kept %+v, want the event of %s after 3 tries because of %s", kept, instance, reason)
 	}
