@@ -81,11 +81,19 @@ func run(ctx context.Context, p plan) (err error) {
 			err = errors.Join(err, fmt.Errorf("clean up: %w", closing))
 		}
 	}()
-	if err := w.form(ctx); err != nil {
-		return err
-	}
+	deploy := func(ctx context.Context) error { return w.deploy(ctx, max(maxNodes+1, firstNodes+p.joining)) }
 	if p.joining > 0 {
+		if err := deploy(ctx); err != nil {
+			return err
+		}
+		if err := w.form(ctx); err != nil {
+			return err
+		}
 		return w.joinAtOnce(ctx, p.joining)
 	}
-	return w.torment(ctx, p)
+	t := newTormentor(w, p)
+	if err := t.form(ctx, deploy); err != nil {
+		return err
+	}
+	return t.torment(ctx, p.duration)
 }

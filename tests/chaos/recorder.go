@@ -203,6 +203,13 @@ func (r *recorder) hindrance() (over func(time.Time)) {
 	}
 }
 
+// healed notes that the last fault is over.
+func (r *recorder) healed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history.Healed = time.Now()
+}
+
 func (r *recorder) operation(o invariant.Operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

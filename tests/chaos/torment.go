@@ -46,16 +46,45 @@ type injected struct {
 
 func (in *injected) String() string { return strings.TrimSpace(in.Name + " " + in.target) }
 
-// torment injects faults for a while, heals the cluster, lets it settle and
-// judges what happened.
-func (w *world) torment(ctx context.Context, p plan) error {
+func newTormentor(w *world, p plan) *tormentor {
 	t := &tormentor{world: w, rng: rand.New(rand.NewPCG(p.seed, 1)), desired: firstNodes, count: map[string]int{}}
 	for _, f := range fault.All() {
 		if p.faults == "" || slices.Contains(strings.Split(p.faults, ","), f.Name) {
 			t.allowed = append(t.allowed, f)
 		}
 	}
-	end := time.Now().Add(p.duration)
+	return t
+}
+
+// deal shuffles the whole catalogue into the deck.
+func (t *tormentor) deal() {
+	t.deck = slices.Clone(t.allowed)
+	t.rng.Shuffle(len(t.deck), func(i, j int) { t.deck[i], t.deck[j] = t.deck[j], t.deck[i] })
+}
+
+// form has the cluster form under two faults of its surroundings. No node dies:
+// the seed's claim would have to be ten minutes old first.
+func (t *tormentor) form(ctx context.Context, deploy func(context.Context) error) error {
+	t.deal()
+	around := slices.DeleteFunc(slices.Clone(t.deck), func(f fault.Fault) bool { return f.Targeted || f.Boots })
+	for _, f := range around[:min(2, len(around))] {
+		if err := t.apply(ctx, f, t.World); err != nil {
+			return err
+		}
+	}
+	t.deck = nil
+	err := deploy(ctx)
+	pause(ctx, time.Duration(t.rng.IntN(8000))*time.Millisecond)
+	if err := errors.Join(err, t.heal(ctx, true)); err != nil {
+		return err
+	}
+	return t.world.form(ctx)
+}
+
+// torment injects faults for a while, heals the cluster, lets it settle and
+// judges what happened.
+func (t *tormentor) torment(ctx context.Context, duration time.Duration) error {
+	end := time.Now().Add(duration)
 	for time.Now().Before(end) {
 		if err := t.step(ctx); err != nil {
 			return errors.Join(err, t.heal(context.WithoutCancel(ctx), true))
@@ -68,9 +97,7 @@ func (w *world) torment(ctx context.Context, p plan) error {
 	if err := t.heal(ctx, true); err != nil {
 		return err
 	}
-	w.recorder.mu.Lock()
-	w.recorder.history.Healed = time.Now()
-	w.recorder.mu.Unlock()
+	t.recorder.healed()
 	return t.judge(ctx)
 }
 
@@ -156,8 +183,7 @@ func (t *tormentor) canSpare() bool {
 // inject takes the next fault of the deck that is possible now.
 func (t *tormentor) inject(ctx context.Context) error {
 	if len(t.deck) == 0 {
-		t.deck = slices.Clone(t.allowed)
-		t.rng.Shuffle(len(t.deck), func(i, j int) { t.deck[i], t.deck[j] = t.deck[j], t.deck[i] })
+		t.deal()
 	}
 	i := slices.IndexFunc(t.deck, t.possible)
 	if i < 0 {
@@ -173,6 +199,11 @@ func (t *tormentor) inject(ctx context.Context) error {
 		}
 		w = w.At(targets[t.rng.IntN(len(targets))])
 	}
+	return t.apply(ctx, f, w)
+}
+
+// apply injects a fault.
+func (t *tormentor) apply(ctx context.Context, f fault.Fault, w *fault.World) error {
 	in := &injected{Fault: f, target: w.Target, until: time.Now().Add(time.Duration(2+t.rng.IntN(7)) * time.Second)}
 	if f.Boots {
 		in.until = time.Now().Add(20 * time.Second)

@@ -21,12 +21,14 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/stack"
 )
 
-// world is a region with a cluster that the real Pulumi CLI has deployed, and
-// what watches it.
+// world is a region with a cluster that the real Pulumi CLI deploys, and what
+// watches it.
 type world struct {
 	*fault.World
 	journal   *journal
-	work      string
+	root      string // of the repository
+	tools     string // the folder of pulumi and etcd
+	work      string // a temporary folder for everything
 	cluster   *scenario.Cluster
 	recorder  *recorder
 	chronicle scenario.Chronicle
@@ -54,7 +56,7 @@ func newWorld(ctx context.Context, j *journal, p plan) (_ *world, err error) {
 	if tools == "" {
 		return nil, errors.New("ETCFS_TOOLS does not name the folder of pulumi and etcd; use `make chaos`")
 	}
-	w := &world{journal: j, recorder: newRecorder(j)}
+	w := &world{journal: j, root: root, tools: tools, recorder: newRecorder(j)}
 	w.watching, w.unwatch = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
@@ -76,21 +78,21 @@ func newWorld(ctx context.Context, j *journal, p plan) (_ *world, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w.World = fault.NewWorld(r, "", p.seed, w.recorder) // named below
+	w.World = fault.NewWorld(r, "", p.seed, w.recorder) // deploy names the cluster
 	r.Intercept(w.recorder.call)
 	r.EC2.Watch(w.changed)
-	return w, w.deploy(ctx, root, tools, max(maxNodes+1, firstNodes+p.joining))
+	return w, nil
 }
 
 // deploy runs pulumi up.
-func (w *world) deploy(ctx context.Context, root, tools string, maxSize int) error {
+func (w *world) deploy(ctx context.Context, maxSize int) error {
 	w.journal.tell("pulumi up")
 	s, err := stack.New(ctx, stack.Config{
 		Folder:      w.work,
-		Program:     filepath.Join(root, "examples", "go"),
-		Replace:     map[string]string{"github.com/etcfs/pulumi-etcfs/sdk": filepath.Join(root, "sdk")},
-		Tools:       tools,
-		Plugins:     map[string]string{"etcfs": filepath.Join(root, "bin"), "aws": filepath.Join(root, "bin", "region")},
+		Program:     filepath.Join(w.root, "examples", "go"),
+		Replace:     map[string]string{"github.com/etcfs/pulumi-etcfs/sdk": filepath.Join(w.root, "sdk")},
+		Tools:       w.tools,
+		Plugins:     map[string]string{"etcfs": filepath.Join(w.root, "bin"), "aws": filepath.Join(w.root, "bin", "region")},
 		Environment: w.Region.Environment(),
 		Output:      io.Discard, // a failure repeats it
 	})
@@ -99,6 +101,7 @@ func (w *world) deploy(ctx context.Context, root, tools string, maxSize int) err
 	}
 	for key, value := range map[string]string{
 		"releasesUrl": w.Region.ReleasesURL(), "maxSize": fmt.Sprint(maxSize), "desiredCapacity": fmt.Sprint(firstNodes),
+		"volumeSize": fmt.Sprint(max(10, maxSize)), // each node takes a GiB at a time
 	} {
 		if err := s.Set(ctx, key, value); err != nil {
 			return err
