@@ -24,7 +24,7 @@ import (
 // bootAll boots nodes at the same time.
 func bootAll(t *testing.T, nodes ...*node) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	boots, ctx := errgroup.WithContext(ctx)
 	for _, n := range nodes {
@@ -122,6 +122,9 @@ func (w *writer) finish(t *testing.T, during string) {
 	w.stop()
 	w.done.Wait()
 	t.Logf("%s: %d writes, longest pause %s", during, w.written, w.longest.Round(time.Millisecond))
+	if w.longest > time.Second {
+		t.Errorf("%s: the longest pause of a write was %s, want less than a second", during, w.longest)
+	}
 	if len(w.failed) > 0 {
 		t.Errorf("%s: %d of %d writes failed, the first with %v", during, len(w.failed), w.written, w.failed[0])
 	}
@@ -184,6 +187,29 @@ func TestLife(t *testing.T) {
 
 	if w.item.ClusterID != formed {
 		t.Errorf("seed item names cluster %s in the end, want %s", w.item.ClusterID, formed)
+	}
+}
+
+// TestWritesDuringJoins measures what a client that writes notices when nodes
+// join all at once: no write may fail, and none may take a second.
+func TestWritesDuringJoins(t *testing.T) {
+	for _, joining := range []int{3, 15} {
+		t.Run(fmt.Sprintf("%d join one", joining), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			nodes := []*node{w.launch(t, "")}
+			bootAll(t, nodes...)
+			nodes[0].awaitHealth(t)
+			writes := nodes[0].write(t)
+			for range joining {
+				nodes = append(nodes, w.launch(t, ""))
+			}
+			start := time.Now()
+			bootAll(t, nodes[1:]...)
+			took := time.Since(start)
+			writes.finish(t, fmt.Sprintf("%d nodes joined one at once within %s", joining, took.Round(time.Millisecond)))
+			wantVoters(t, nodes[0], nodes...)
+		})
 	}
 }
 

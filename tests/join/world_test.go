@@ -35,6 +35,7 @@ type world struct {
 	mu        sync.Mutex
 	item      *membership.Item
 	instances []membership.Instance
+	refusals  []error // of EC2, one for each of the next lists
 	launched  int
 }
 
@@ -86,6 +87,11 @@ func (w *world) Replace(_ context.Context, old, item membership.Item) (bool, err
 func (w *world) Instances(context.Context) ([]membership.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.refusals) > 0 {
+		err := w.refusals[0]
+		w.refusals = w.refusals[1:]
+		return nil, err
+	}
 	return slices.Clone(w.instances), nil
 }
 
@@ -95,6 +101,8 @@ type node struct {
 	world *world
 	root  string
 	log   *testLog
+	// members is how the node changes the membership.
+	members bootstrap.Etcd
 
 	mu      sync.Mutex
 	process *exec.Cmd
@@ -113,7 +121,7 @@ func (w *world) launch(t *testing.T, ip string) *node {
 	}
 	n := &node{
 		Instance: membership.Instance{ID: fmt.Sprintf("i-%017x", w.launched), IP: ip, Launched: time.Now(), Node: true},
-		world:    w, root: t.TempDir(), log: &testLog{t: t},
+		world:    w, root: t.TempDir(), log: &testLog{t: t}, members: etcd.Cluster{},
 	}
 	w.instances = append(w.instances, n.Instance)
 	t.Cleanup(n.powerOff)
@@ -134,7 +142,7 @@ func (n *node) boot(ctx context.Context) error {
 		b := &bootstrap.Bootstrap{
 			Settings: settings.Settings{ClusterName: "demo", Region: "eu-west-1"},
 			Root:     n.root, Logger: slog.New(slog.NewTextHandler(n.log, nil)).With("node", n.ID),
-			Metadata: n, Seed: n.world, Group: n.world, Etcd: etcd.Cluster{}, Units: n,
+			Metadata: n, Seed: n.world, Group: n.world, Etcd: n.members, Units: n,
 		}
 		if err := b.RunPhase(ctx, phase); err != nil {
 			return fmt.Errorf("%s: %w", n.ID, err)
@@ -181,7 +189,7 @@ func (n *node) StartNoBlock(_ context.Context, unit string) error {
 	for i, argument := range arguments {
 		arguments[i] = strings.Replace(argument, "=/", "="+n.root+"/", 1)
 	}
-	n.process = exec.Command(n.world.etcd, append(arguments, "--log-level=error")...)
+	n.process = exec.Command(n.world.etcd, append(arguments, "--log-level=fatal")...)
 	n.process.Env = []string{} // etcd reads its flags from ETCD_… too
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.process.Stderr = n.log
@@ -224,6 +232,18 @@ func (n *node) State(context.Context, string) (systemd.State, error) {
 	default:
 		return systemd.State{Active: "active"}, nil
 	}
+}
+
+// shutDown ends etcd as the service manager does.
+func (n *node) shutDown(t *testing.T) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-n.exited
+	n.process = nil
 }
 
 // powerOff kills etcd, as the loss of the machine's power does.
