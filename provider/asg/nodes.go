@@ -100,7 +100,9 @@ func (b *builder) nodes(at place, s storage, n network, a artifacts, id identity
 	}, b.parent(), pulumi.DependsOn(before),
 		// They are for the group's first instances only, and a change would
 		// replace it; ready declares the hook once more, for the time after that.
-		pulumi.IgnoreChanges([]string{"initialLifecycleHooks"}))
+		pulumi.IgnoreChanges([]string{"initialLifecycleHooks"}),
+		// The nodes hold the metadata of the volume, and are attached to it.
+		pulumi.ReplaceWith([]pulumi.Resource{s.volume}), pulumi.DeleteBeforeReplace(true))
 	if err != nil {
 		return nodes{}, fmt.Errorf("declare the Auto Scaling Group: %w", err)
 	}
@@ -137,6 +139,12 @@ var rollOneByOne = autoscaling.GroupInstanceRefreshArgs{
 	},
 }
 
+// withGroup makes a hook anew with its group, whose name stays the same: AWS
+// deletes the hooks of a group with it.
+func withGroup(n nodes) pulumi.ResourceOption {
+	return pulumi.Composite(pulumi.ReplaceWith([]pulumi.Resource{n.group}), pulumi.DeleteBeforeReplace(true))
+}
+
 // ready keeps the launching hook in step with the input, below the group: on
 // destroy it goes first, so that no launch is waited for.
 func (b *builder) ready(n nodes) error {
@@ -149,7 +157,7 @@ func (b *builder) ready(n nodes) error {
 		LifecycleTransition:  pulumi.String(transitionLaunching),
 		DefaultResult:        pulumi.String("ABANDON"),
 		HeartbeatTimeout:     pulumi.Int(int(readyHeartbeat.Seconds())),
-	}, b.parent())
+	}, b.parent(), withGroup(n))
 	if err != nil {
 		return fmt.Errorf("declare the launching hook: %w", err)
 	}

@@ -17,8 +17,11 @@ const (
 	NewNodes Effect = "A new version of the launch template, which new nodes start from; running nodes keep the old one until they are replaced."
 	// Replaced makes everything anew, the data volume included.
 	Replaced Effect = "Everything is replaced, and the data volume with it: **the data is lost**, unless a snapshot is kept."
-	// Moved makes anew what lives in a zone.
-	Moved Effect = "The data volume is replaced, since it cannot leave its zone: **the data is lost**, unless a snapshot is kept. New nodes start in the new place."
+	// Moved makes anew what lives in a zone: the volume, the nodes, and what they
+	// have agreed on.
+	Moved Effect = "The group with its nodes, the seed table and the data volume, which cannot leave its zone, are replaced: **the data is lost**, unless a snapshot is kept."
+	// Moves depends on where to.
+	Moves Effect = "Within the zone, new nodes start in the other subnet and running ones stay. In another zone the group with its nodes, the seed table and the data volume are replaced: **the data is lost**, unless a snapshot is kept."
 	// Nothing changes nothing until something else happens.
 	Nothing Effect = "Nothing is changed now; it matters when the cluster is destroyed."
 )
@@ -37,7 +40,7 @@ func Inputs() []Input {
 	return []Input{
 		{"clusterName", "", Replaced},
 		{"availabilityZone", "", Moved},
-		{"subnetId", "", InPlace},
+		{"subnetId", "", Moves},
 		{"minSize", strconv.Itoa(defaultMinSize), InPlace},
 		{"maxSize", strconv.Itoa(defaultMaxSize), InPlace},
 		{"desiredCapacity", "", InPlace},
@@ -59,7 +62,7 @@ func Inputs() []Input {
 		{"waitForReady", "false", NewNodes},
 		{"instanceRefresh", "false", InPlace},
 		{"retainVolume", "false", Nothing},
-		{"finalSnapshot", "false", Nothing},
+		{"finalSnapshot", "false", InPlace},
 		{"alarmActions", "", InPlace},
 		{"tags", "", NewNodes},
 	}

@@ -268,7 +268,7 @@ func (b *builder) hook(n nodes) error {
 		LifecycleTransition:  pulumi.String("autoscaling:EC2_INSTANCE_TERMINATING"),
 		DefaultResult:        pulumi.String("CONTINUE"),
 		HeartbeatTimeout:     pulumi.Int(int(contract.HookHeartbeat.Seconds())),
-	}, b.parent())
+	}, b.parent(), withGroup(n))
 	if err != nil {
 		return fmt.Errorf("declare the lifecycle hook: %w", err)
 	}

@@ -27,7 +27,11 @@ func (b *builder) storage(at place) (storage, error) {
 		Encrypted:          pulumi.Bool(true),
 		FinalSnapshot:      pulumi.Bool(b.in.finalSnapshot),
 		Tags:               b.namedTags("data"),
-	}, b.parent(), pulumi.RetainOnDelete(b.in.retainVolume))
+	}, b.parent(), pulumi.RetainOnDelete(b.in.retainVolume),
+		// Under another name a cluster starts with a new etcd, which must never
+		// meet a volume with data. And a volume goes with its nodes, so they are
+		// gone before it is replaced.
+		pulumi.ReplacementTrigger(b.in.clusterName), pulumi.DeleteBeforeReplace(true))
 	if err != nil {
 		return storage{}, fmt.Errorf("declare the data volume: %w", err)
 	}
@@ -40,7 +44,9 @@ func (b *builder) storage(at place) (storage, error) {
 		HashKey:     pulumi.String(key),
 		Attributes:  dynamodb.TableAttributeArray{dynamodb.TableAttributeArgs{Name: pulumi.String(key), Type: pulumi.String("S")}},
 		Tags:        b.tags(),
-	}, b.parent())
+	}, b.parent(),
+		// It says that etcd was formed, for the volume of that etcd.
+		pulumi.ReplaceWith([]pulumi.Resource{volume}), pulumi.DeleteBeforeReplace(true))
 	if err != nil {
 		return storage{}, fmt.Errorf("declare the seed table: %w", err)
 	}

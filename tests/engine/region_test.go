@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
@@ -129,4 +130,19 @@ func scale(t *testing.T, region *plane.Plane, name string, desired int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// defaultSubnet is the default subnet of a zone.
+func defaultSubnet(t *testing.T, region *plane.Plane, zone string) string {
+	t.Helper()
+	described, err := ec2.NewFromConfig(region.Config()).DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
+		Filters: []ec2types.Filter{{Name: aws.String("availability-zone"), Values: []string{zone}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(described.Subnets) == 0 {
+		t.Fatalf("%s has no subnet", zone)
+	}
+	return aws.ToString(described.Subnets[0].SubnetId)
 }

@@ -12,7 +12,7 @@
 // bridge), root volumes and their block device mappings are described but do
 // not exist, an instance's public address is its private one, instances are
 // launched by the Auto Scaling service only, stopped instances do not start
-// again, there are no key pairs, snapshots, spot instances, network interfaces
+// again, there are no key pairs, no data in snapshots, no spot instances, network interfaces
 // of their own, and no eventual consistency.
 //
 // Errors whose exact code AWS does not document, and which are a best guess:

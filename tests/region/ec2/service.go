@@ -57,6 +57,7 @@ type Service struct {
 	closed    bool
 	groups    map[string]*securityGroup
 	volumes   map[string]*volume
+	snapshots map[string]*snapshot
 	templates map[string]*launchTemplate
 	instances map[string]*instance
 	tags      map[string]map[string]string // by resource ID
@@ -80,6 +81,7 @@ func New(config Config) (*Service, error) {
 		end:       end,
 		groups:    map[string]*securityGroup{},
 		volumes:   map[string]*volume{},
+		snapshots: map[string]*snapshot{},
 		templates: map[string]*launchTemplate{},
 		instances: map[string]*instance{},
 		tags:      map[string]map[string]string{},
@@ -114,6 +116,9 @@ func (s *Service) API() *api.Service {
 			"RevokeSecurityGroupEgress":     operation(s.revokeSecurityGroupEgress),
 			"ModifySecurityGroupRules":      operation(s.modifySecurityGroupRules),
 
+			"CreateSnapshot":               operation(s.createSnapshot),
+			"DescribeSnapshots":            operation(s.describeSnapshots),
+			"DeleteSnapshot":               operation(s.deleteSnapshot),
 			"CreateVolume":                 operation(s.createVolume),
 			"DeleteVolume":                 operation(s.deleteVolume),
 			"DescribeVolumes":              operation(s.describeVolumes),

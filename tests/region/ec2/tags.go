@@ -82,6 +82,9 @@ func (s *Service) resource(id string) (kind string, context keys, err error) {
 		if each := s.volumes[id]; each != nil {
 			found, context = true, each.keys()
 		}
+	case "snap":
+		kind = "snapshot"
+		found = s.snapshots[id] != nil
 	case "sg":
 		kind = "security-group"
 		found, context = s.groups[id] != nil, keys{"ec2:SecurityGroupID": id}
