@@ -68,11 +68,20 @@ func (a AutoScaling) Continue(ctx context.Context, action Action) (active bool, 
 		input.InstanceId = aws.String(action.Instance)
 	}
 	_, err = a.Client.CompleteLifecycleAction(ctx, input, untilContextEnds)
-	if api, ok := errors.AsType[smithy.APIError](err); ok &&
-		api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "No active Lifecycle Action") {
+	if nothingWaits(err) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// nothingWaits says whether Auto Scaling refused to complete an action because
+// there is none: it is over, or its hook or its group was deleted, which ends
+// whatever waited for them. All of it has one code.
+func nothingWaits(err error) bool {
+	refusal, ok := errors.AsType[smithy.APIError](err)
+	return ok && refusal.ErrorCode() == "ValidationError" && slices.ContainsFunc([]string{
+		"No active Lifecycle Action", "No Lifecycle Hook found", "AutoScalingGroup name not found",
+	}, func(text string) bool { return strings.Contains(refusal.ErrorMessage(), text) })
 }
 
 // untilContextEnds makes the SDK go on trying whatever can pass: contention,

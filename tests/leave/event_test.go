@@ -167,6 +167,31 @@ func TestHardKillFirst(t *testing.T) {
 	})
 }
 
+// A destroy deletes the hook first, which lets go what waits for it. A function
+// that is on its way then has nothing to complete, and nothing to try again.
+func TestHookDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.change(func() {
+		c.meddle = func(ctx context.Context, call *api.Call, next next) (any, error) {
+			if call.Action == "SendCommand" {
+				if _, err := c.groups().DeleteLifecycleHook(ctx, &autoscaling.DeleteLifecycleHookInput{
+					AutoScalingGroupName: aws.String(c.group()), LifecycleHookName: aws.String(c.function()),
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+			return next(ctx)
+		}
+	})
+	victim := c.inService()[0]
+	c.terminate(victim)
+	lines := c.lines(victim, 1)
+	c.gone(victim)
+	checkTally(t, lines, map[told]int{{"removed", "already-over"}: 1})
+	checkLine(t, c, victim, lines[0])
+}
+
 // Without anybody who stays there is no etcd to leave.
 func TestLastNodes(t *testing.T) {
 	t.Parallel()
@@ -452,7 +477,7 @@ func (c *cluster) granted() []string {
 }
 
 // actionsIn lists the actions of a policy, as IAM returns it.
-func actionsIn(t *testing.T, document string) []string {
+func actionsIn(t testing.TB, document string) []string {
 	t.Helper()
 	text, err := url.QueryUnescape(document)
 	if err != nil {

@@ -255,7 +255,7 @@ func (n *node) Execute(ctx context.Context, script string) (ec2.CommandResult, e
 
 // cluster is a cluster in memory, and its function.
 type cluster struct {
-	t    *testing.T
+	t    testing.TB
 	w    *world
 	name string
 
@@ -284,7 +284,7 @@ type call struct {
 
 // newCluster deploys a cluster in memory and waits until all its nodes are in
 // service.
-func newCluster(t *testing.T, nodes int) *cluster {
+func newCluster(t testing.TB, nodes int) *cluster {
 	t.Helper()
 	if reason := missing(); reason != "" {
 		t.Skip(reason)
@@ -294,7 +294,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 
 // deploy deploys a cluster of its own, which a test's end leaves without its
 // function, and waits until all its nodes are in service.
-func (w *world) deploy(t *testing.T, nodes int, inputs map[string]any) *cluster {
+func (w *world) deploy(t testing.TB, nodes int, inputs map[string]any) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, w: w, name: fmt.Sprintf("leave-%d", w.made.Add(1)),
