@@ -221,7 +221,13 @@ func TestSums(t *testing.T) {
 		return install.Release{BaseURL: s.URL + "/", Repository: "etcd-io/etcd", Tag: "v3.6.16"}
 	}
 	a, b := strings.Repeat("a", 64), strings.Repeat("B", 64)
-	s := serve(t, status(502), func(w http.ResponseWriter, r *http.Request) {
+	breaksOff := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte(a + "  etcd.tar.gz\n"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	s := serve(t, status(502), breaksOff, hang(10), breaksOff, func(w http.ResponseWriter, r *http.Request) {
 		if got, want := r.URL.Path, "/etcd-io/etcd/releases/download/v3.6.16/SHA256SUMS"; got != want {
 			t.Errorf("got path %s, want %s", got, want)
 		}

@@ -5,6 +5,7 @@ package install
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -13,7 +14,9 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/hashicorp/go-retryablehttp"
 )
 
@@ -37,26 +40,46 @@ func (r Release) URL(file string) string {
 const maxSumsSize = 1 << 20
 
 // Sums fetches the release's list of SHA-256 sums, in the format of sha256sum,
-// and returns it by file name.
+// and returns it by file name. A list that breaks off on its way is fetched
+// again.
 func (d *Downloader) Sums(ctx context.Context, release Release, file string) (map[string]string, error) {
 	url := release.URL(file)
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval = d.pace.RetryWait
+	list, err := backoff.Retry(ctx, func() ([]byte, error) { return d.read(ctx, url) },
+		backoff.WithBackOff(pauses), backoff.WithMaxTries(transferTries), backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, pause time.Duration) {
+			d.logger.Warn("list of sums interrupted, will fetch it again", "url", url, "error", err, "pause", pause)
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("fetch sums: %w", err)
 	}
-	resp, err := d.client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("fetch sums: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("fetch sums: %w", &StatusError{URL: url, Status: resp.Status})
-	}
-	sums, err := parseSums(io.LimitReader(resp.Body, maxSumsSize))
+	sums, err := parseSums(bytes.NewReader(list))
 	if err != nil {
 		return nil, fmt.Errorf("fetch sums: %s: %w", url, err)
 	}
 	return sums, nil
+}
+
+// read reads a small file. What the client has tried often enough is not tried
+// again; a body that breaks off, or stalls, is.
+func (d *Downloader) read(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, backoff.Permanent(err)
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return nil, backoff.Permanent(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, backoff.Permanent(&StatusError{URL: url, Status: resp.Status})
+	}
+	defer time.AfterFunc(d.pace.Stall, cancel).Stop()
+	return io.ReadAll(io.LimitReader(resp.Body, maxSumsSize))
 }
 
 func parseSums(r io.Reader) (map[string]string, error) {
