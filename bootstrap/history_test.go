@@ -79,6 +79,7 @@ type machine struct {
 	cluster string    // what its etcd has on disk
 	member  uint64
 	stopped bool // the instance is stopped, and may be started again
+	retries int  // of its etcd by the service manager; a change forgets the next one
 
 	kill context.CancelFunc // ends its bootstrap process
 	dead bool               // that process is gone: its calls have no effect
@@ -499,8 +500,21 @@ func (m *machine) boots(clusterID string, member uint64) {
 	m.starts()
 }
 
-// starts has etcd run at once, and serve a while later.
+// starts has etcd run at once, and serve a while later, or fail and be started
+// again by the service manager.
 func (m *machine) starts() {
+	if m.world.rng.Float64() < m.world.trouble/8 {
+		m.retries++
+		try := m.retries
+		time.AfterFunc(time.Second, func() {
+			m.world.mu.Lock()
+			defer m.world.mu.Unlock()
+			if m.retries == try && !m.running {
+				m.startEtcd()
+			}
+		})
+		return
+	}
 	m.running, m.started = true, time.Now()
 	m.ready = m.started.Add(time.Duration(m.world.rng.IntN(2000)) * time.Millisecond)
 	if m.world.rng.Float64() < m.world.trouble/4 {
@@ -529,6 +543,7 @@ func (m *machine) log() string { return filepath.Join(m.root, settings.EtcdWALDi
 func (u unitsOf) Stop(context.Context, string) error {
 	_, err := call(u.machine, nil, func() (struct{}, error) {
 		u.running = false
+		u.retries++
 		return struct{}{}, nil
 	})
 	return err
@@ -539,7 +554,7 @@ func (u unitsOf) State(context.Context, string) (systemd.State, error) {
 		if u.running {
 			return systemd.State{Active: "active"}, nil
 		}
-		return systemd.State{Active: "failed"}, nil
+		return systemd.State{Active: "activating", Sub: "auto-restart"}, nil
 	})
 }
 
@@ -624,6 +639,7 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 			m.broken = w.rng.IntN(2) == 0
 		}
 		m.running = false
+		m.retries++
 	}
 	if terminated {
 		m.listed = false
@@ -760,12 +776,7 @@ func history(t *testing.T, seed uint64) {
 	time.Sleep(time.Hour)
 	w.judge(t)
 	w.judgeAdmission(t)
-	for _, m := range w.alive() {
-		w.crash(m, false, false)
-	}
-	if t.Failed() {
-		t.Log("\n" + w.journal.String())
-	}
+	w.end(t)
 }
 
 func (w *world) judge(t *testing.T) {
@@ -835,4 +846,197 @@ func (w *world) excuse(t *testing.T, c *cluster) {
 	if lost < voters-voters/2 {
 		t.Errorf("cluster %s does not serve, although only %d of its %d voters were terminated: %v", c.id, lost, voters, c.members)
 	}
+}
+
+// launchAt launches an instance with a given address that the list has at once.
+func (w *world) launchAt(ip string) *machine {
+	m := w.launch()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.IP, m.visible = ip, time.Now()
+	return m
+}
+
+// addLearner adds a member that has no name to the cluster, and returns its ID.
+func (w *world) addLearner(clusterID, ip string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, id := w.clusters[clusterID], w.rng.Uint64()
+	c.members = append(c.members, membership.Member{ID: id, PeerURLs: []string{etcd.PeerURL(ip)}, Learner: true})
+	return id
+}
+
+// TestStuckJoiner: a bootstrap was killed between add and start, on a machine
+// that lives on. Others wait behind its member, but not for ever.
+func TestStuckJoiner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a, dead, c := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2"), w.launchAt("10.0.0.3")
+		a.boot()
+		time.Sleep(time.Minute)
+		w.addLearner(a.cluster, dead.IP)
+		c.boot()
+		time.Sleep(membership.StuckAge + time.Minute)
+		w.mu.Lock()
+		if member := w.clusters[a.cluster].member(c.member); c.cluster != a.cluster || member == nil || member.Learner {
+			t.Errorf("%s still waits: its member is %v", c.ID, member)
+		}
+		w.mu.Unlock()
+		dead.boot()
+		time.Sleep(time.Minute)
+		w.judge(t)
+		w.judgeAdmission(t)
+		w.end(t)
+	})
+}
+
+// TestUnnamedLearnerOfAnotherDisk: a node died before its learner had a name,
+// and another one has its address. Its member's log is lost.
+func TestUnnamedLearnerOfAnotherDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.launchAt("10.0.0.1")
+		a.boot()
+		time.Sleep(time.Minute)
+		id := w.addLearner(a.cluster, "10.0.0.2")
+		w.clusters[a.cluster].logs[id] = &machine{Instance: membership.Instance{ID: "i-0000000000000dead"}}
+		w.launchAt("10.0.0.2").boot()
+		time.Sleep(time.Minute)
+		w.judge(t)
+		w.judgeAdmission(t)
+		w.end(t)
+	})
+}
+
+// TestLearnerThatIsDownIsNotPromoted: etcd would promote it, as it had caught
+// up, and a single voter would lose its quorum to it.
+func TestLearnerThatIsDownIsNotPromoted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+		a.boot()
+		time.Sleep(time.Minute)
+		id := w.addLearner(a.cluster, b.IP)
+		w.mu.Lock()
+		b.boots(a.cluster, id)
+		b.running, b.broken = false, true
+		w.mu.Unlock()
+		b.boot()
+		time.Sleep(time.Minute)
+		w.judge(t)
+		w.end(t)
+	})
+}
+
+// TestEtcdThatServesIsNotThrownAway: a seed whose claim was taken over while its
+// etcd started has it recorded, if nobody else was faster. Another node that
+// has seen it healthy for long may be about to do the same.
+func TestEtcdThatServesIsNotThrownAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+		a.boot()
+		for w.etcdOf(a) == "" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		w.mu.Lock()
+		formed := a.cluster
+		w.item = &membership.Item{ClusterName: "demo", SeedIP: b.IP, InstanceID: b.ID, CreatedAt: time.Now().Truncate(time.Second), State: membership.StateForming}
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		b.boot()
+		time.Sleep(time.Minute)
+		if w.item.ClusterID != formed {
+			t.Errorf("seed item is %+v, want it formed with cluster %s", w.item, formed)
+		}
+		w.judge(t)
+		w.judgeAdmission(t)
+		w.end(t)
+	})
+}
+
+func (w *world) etcdOf(m *machine) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return m.cluster
+}
+
+// end ends what runs, and tells what was said if something went wrong.
+func (w *world) end(t *testing.T) {
+	t.Helper()
+	for _, m := range w.alive() {
+		if m.done != nil {
+			w.crash(m, false, false)
+		}
+	}
+	if t.Failed() {
+		t.Log("\n" + w.journal.String())
+	}
+}
+
+// TestPatience: what was waited for one thing does not count for another.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forming := &membership.Item{State: membership.StateForming}
+		formed := &membership.Item{State: membership.StateFormed, ClusterID: "c1"}
+		healthy := []membership.Peer{{Health: membership.Healthy, ClusterID: "c1"}}
+		other := []membership.Peer{{Health: membership.Healthy, ClusterID: "c2"}}
+		var seen observer
+		for i, tt := range []struct {
+			item  *membership.Item
+			peers []membership.Peer
+			want  time.Duration // a minute after the look before it
+		}{
+			{nil, nil, 0},
+			{nil, nil, time.Minute},
+			{forming, nil, 0},
+			{forming, healthy, time.Minute},
+			{formed, nil, 0},
+			{formed, other, time.Minute},
+			{formed, healthy, 0},
+			{formed, nil, time.Minute},
+			{formed, nil, 2 * time.Minute},
+		} {
+			view := membership.View{Item: tt.item, Peers: tt.peers}
+			seen.note(&view)
+			if view.Waited != tt.want {
+				t.Errorf("look %d: waited %s, want %s", i, view.Waited, tt.want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// TestAddressesThatAreNobodys: no other instance is behind this node's own
+// address, nor behind none, which a dialer takes for this machine.
+func TestAddressesThatAreNobodys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.launchAt("10.0.0.1")
+		a.boot()
+		time.Sleep(time.Minute)
+		w.launchAt("") // pending
+		gone := w.launchAt(a.IP)
+		w.machines = append([]*machine{gone}, w.machines[:2]...) // an address has the latest
+		b := &Bootstrap{
+			Settings: settings.Settings{ClusterName: "demo"}, Node: Node{InstanceID: a.ID, PrivateIP: a.IP},
+			Seed: seedOf{a}, Group: groupOf{a}, Etcd: etcdOf{a},
+		}
+		view, err := b.look(t.Context())
+		if err != nil || len(view.Peers) != 2 {
+			t.Fatalf("got %d peers, %v, want 2", len(view.Peers), err)
+		}
+		for _, peer := range view.Peers {
+			if peer.Health != membership.Silent {
+				t.Errorf("%s at %q is %s, want it silent", peer.ID, peer.IP, peer.Health)
+			}
+		}
+		w.end(t)
+	})
 }

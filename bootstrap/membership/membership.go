@@ -116,7 +116,7 @@ type View struct {
 	ClusterName string
 	// VolumeID is the volume that this node was told to use.
 	VolumeID string
-	Self        Instance
+	Self     Instance
 	// Listed says that the list of instances is complete and contains this
 	// node; without that nothing can be concluded from an absence.
 	Listed bool
