@@ -41,6 +41,7 @@ func (s *story) tellBoot(n scenario.Node) error {
 	}
 	defer file.Close()
 	var parts []string
+	told := map[string]bool{} // units run phases again later
 	var first, last time.Time
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
@@ -52,7 +53,8 @@ func (s *story) tellBoot(n scenario.Node) error {
 			first = line.Time
 		}
 		last = line.Time
-		if line.Message == "done" {
+		if line.Message == "done" && !told[line.Phase] {
+			told[line.Phase] = true
 			parts = append(parts, fmt.Sprintf("%s %.1f", line.Phase, line.Took.Seconds()))
 		}
 	}

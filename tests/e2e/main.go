@@ -25,8 +25,10 @@ func main() {
 	image := flag.String("image", "", "`folder` of the machines' disk: for the program itself, in its namespaces")
 	work := flag.String("work", "", "empty `folder` for everything that is written: as -image")
 	flag.Parse()
+	// Whatever ends the story, everything is cleaned up; that is a matter of
+	// seconds, so a second Ctrl-C does not cut it short.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	defer stop()
 	// A reader that goes away must end the story, and not just kill the program.
 	signal.Ignore(syscall.SIGPIPE)
 	if host.Inside() {

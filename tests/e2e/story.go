@@ -93,7 +93,7 @@ func tell(ctx context.Context, out io.Writer, image, work string) (err error) {
 }
 
 func (s *story) print(format string, arguments ...any) {
-	fmt.Fprintf(s.out, format, arguments...) //nolint:errcheck // the reader ends the story
+	fmt.Fprintf(s.out, format, arguments...) // the reader ends the story
 }
 
 // say tells a line of the present chapter.

@@ -169,12 +169,12 @@ func (m *Machines) Start(ctx context.Context, spec ec2.MachineSpec) (ec2.Machine
 		err = prepare(spec.InstanceID, machine.folder("root"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make machine %s: %w", spec.InstanceID, errors.Join(err, machine.discard()))
+		return nil, fmt.Errorf("make machine %s: %w", spec.InstanceID, errors.Join(err, machine.discard())) //nolint:contextcheck // it is done whatever has ended
 	}
 	machine.power.Lock()
 	defer machine.power.Unlock()
 	if err := machine.powerOn(ctx); err != nil {
-		return nil, fmt.Errorf("boot machine %s: %w", spec.InstanceID, errors.Join(err, machine.discard()))
+		return nil, fmt.Errorf("boot machine %s: %w", spec.InstanceID, errors.Join(err, machine.discard())) //nolint:contextcheck // it is done whatever has ended
 	}
 	return machine, nil
 }
@@ -221,12 +221,13 @@ func (m *Machines) Close() error {
 		machines = append(machines, machine)
 	}
 	m.mu.Unlock()
-	problems := make([]error, len(machines))
+	kills := make([]error, len(machines))
 	var group sync.WaitGroup
 	for i, machine := range machines {
-		group.Go(func() { problems[i] = machine.Kill() })
+		group.Go(func() { kills[i] = machine.Kill() })
 	}
 	group.Wait()
+	problems := []error{errors.Join(kills...)}
 	if m.front != nil {
 		problems = append(problems, m.front.close())
 	}
