@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	withAddress    = "etcfs-bootstrap remove-member --timeout 12s --instance-id 'i-00000000000000001' --address '10.0.0.1'"
-	withoutAddress = "etcfs-bootstrap remove-member --timeout 12s --instance-id 'i-00000000000000001'"
+	withAddress    = withoutAddress + " --address '10.0.0.1'"
+	withoutAddress = `"${ETCFS_ROOT:-}"/usr/local/bin/etcfs-bootstrap remove-member --timeout 12s --instance-id 'i-00000000000000001'`
 )
 
 var errDenied = errors.New("AccessDeniedException: not authorized")
@@ -75,7 +75,7 @@ func TestRemoval(t *testing.T) {
 			want{outcome: leave.Absent, survivor: nodeB, asked: []string{nodeA, nodeB}, script: withAddress},
 		},
 		"the first fails": {
-			&world{running: []string{nodeA, nodeB}, online: []string{nodeA}, result: first(nodeA, failure(127, "", "sh: etcfs-bootstrap: command not found"))},
+			&world{running: []string{nodeA, nodeB}, online: []string{nodeA}, result: first(nodeA, failure(127, "", "sh: etcfs-bootstrap: not found"))},
 			want{outcome: leave.Absent, survivor: nodeB, asked: []string{nodeA, nodeB}, script: withAddress},
 		},
 		"the first prints nonsense": {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
 	"github.com/etcfs/pulumi-etcfs/lambda/contract"
 )
 
@@ -95,7 +96,10 @@ func (r *removal) script(ctx context.Context) (script, notOurs string) {
 	case instance.Cluster != "" && instance.Cluster != r.handler.Config.Cluster:
 		return "", fmt.Sprintf("the instance is tagged as one of cluster %q, not %q", instance.Cluster, r.handler.Config.Cluster)
 	}
-	script = fmt.Sprintf("etcfs-bootstrap remove-member --timeout %s --instance-id %s", contract.RemovalLimit, quote(r.instance))
+	// By its path, as the PATH of an SSM agent need not have /usr/local/bin; below
+	// the root that everything of the node is below, if it has one of its own.
+	script = fmt.Sprintf(`"${ETCFS_ROOT:-}"%s remove-member --timeout %s --instance-id %s`,
+		settings.BootstrapBinary, contract.RemovalLimit, quote(r.instance))
 	if r.report.Address = instance.Address; instance.Address != "" {
 		script += " --address " + quote(instance.Address)
 	}

@@ -89,10 +89,10 @@ func TestFaults(t *testing.T) {
 		},
 		"a node lacks the program": {
 			prepare: func(c *cluster, _ []string) {
-				c.answer = answerFirst(ec2.CommandResult{ExitCode: 127, Stderr: "sh: line 1: etcfs-bootstrap: command not found"})
+				c.answer = answerFirst(ec2.CommandResult{ExitCode: 127, Stderr: "sh: 1: /usr/local/bin/etcfs-bootstrap: not found"})
 			},
 			want:  []told{{"removed", "continued"}},
-			asked: []asked{{Result: "failed", Reason: "exit code 127: it printed no answer: sh: line 1: etcfs-bootstrap: command not found"}, {Result: "removed"}},
+			asked: []asked{{Result: "failed", Reason: "exit code 127: it printed no answer: sh: 1: /usr/local/bin/etcfs-bootstrap: not found"}, {Result: "removed"}},
 		},
 		"a node says nothing": {
 			prepare: func(c *cluster, _ []string) { c.answer = answerFirst(ec2.CommandResult{}) },

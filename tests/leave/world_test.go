@@ -233,7 +233,7 @@ type node struct {
 func (n *node) AgentOnline() bool { return !n.offline.Load() }
 
 // removal is the command that the function sends; nothing else may be sent.
-var removal = regexp.MustCompile(`^etcfs-bootstrap remove-member --timeout 12s --instance-id '(i-[0-9a-f]{17})'(?: --address '([0-9.]+)')?\n$`)
+var removal = regexp.MustCompile(`^"\$\{ETCFS_ROOT:-\}"/usr/local/bin/etcfs-bootstrap remove-member --timeout 12s --instance-id '(i-[0-9a-f]{17})'(?: --address '([0-9.]+)')?\n$`)
 
 // Execute answers as etcfs-bootstrap does.
 func (n *node) Execute(ctx context.Context, script string) (ec2.CommandResult, error) {

@@ -89,7 +89,7 @@ func TestDuplicateEventsEndToEnd(t *testing.T) {
 			t.Errorf("invocation %d logged %+v, want %+v", i, line, want)
 		}
 	}
-	if want := "etcfs-bootstrap remove-member --timeout 12s --instance-id '" + victim + "' --address '10.0.0.1'"; aws.script() != want {
+	if want := `"${ETCFS_ROOT:-}"/usr/local/bin/etcfs-bootstrap remove-member --timeout 12s --instance-id '` + victim + `' --address '10.0.0.1'`; aws.script() != want {
 		t.Errorf("the survivor ran %s\nwant %s", aws.script(), want)
 	}
 }
