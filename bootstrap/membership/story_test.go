@@ -2,6 +2,7 @@ package membership_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 //
 // The node itself is always i-…0e5, at 10.0.0.5; short IDs stand for full ones.
 func TestStories(t *testing.T) {
+	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s := parse(t, d)
@@ -96,14 +98,7 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 			}
 			return parsed
 		}
-		has := func(word string) bool {
-			for _, w := range plain {
-				if w == word {
-					return true
-				}
-			}
-			return false
-		}
+		has := func(word string) bool { return slices.Contains(plain, word) }
 		switch words[0] {
 		case "item":
 			state := membership.State(plain[1])

@@ -193,6 +193,7 @@ func TestLife(t *testing.T) {
 // TestWritesDuringJoins measures what a client that writes notices when nodes
 // join all at once: no write may fail, and none may take a second.
 func TestWritesDuringJoins(t *testing.T) {
+	t.Parallel()
 	for _, joining := range []int{3, 15} {
 		t.Run(fmt.Sprintf("%d join one", joining), func(t *testing.T) {
 			t.Parallel()

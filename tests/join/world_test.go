@@ -189,7 +189,7 @@ func (n *node) StartNoBlock(_ context.Context, unit string) error {
 	for i, argument := range arguments {
 		arguments[i] = strings.Replace(argument, "=/", "="+n.root+"/", 1)
 	}
-	n.process = exec.Command(n.world.etcd, append(arguments, "--log-level=fatal")...)
+	n.process = exec.Command(n.world.etcd, append(arguments, "--log-level=fatal")...) //nolint:noctx // its life is the machine's
 	n.process.Env = []string{} // etcd reads its flags from ETCD_… too
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.process.Stderr = n.log
