@@ -190,7 +190,7 @@ func (n *node) StartNoBlock(_ context.Context, unit string) error {
 		arguments[i] = strings.Replace(argument, "=/", "="+n.root+"/", 1)
 	}
 	n.process = exec.Command(n.world.etcd, append(arguments, "--log-level=fatal")...) //nolint:noctx // its life is the machine's
-	n.process.Env = []string{} // etcd reads its flags from ETCD_… too
+	n.process.Env = []string{}                                                        // etcd reads its flags from ETCD_… too
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.process.Stderr = n.log
 	if err := n.process.Start(); err != nil {
