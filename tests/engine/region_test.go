@@ -146,3 +146,13 @@ func defaultSubnet(t *testing.T, region *plane.Plane, zone string) string {
 	}
 	return aws.ToString(described.Subnets[0].SubnetId)
 }
+
+// iops are the provisioned I/O operations of a volume.
+func iops(t *testing.T, region *plane.Plane, volume string) int32 {
+	t.Helper()
+	described, err := ec2.NewFromConfig(region.Config()).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return aws.ToInt32(described.Volumes[0].Iops)
+}
