@@ -122,6 +122,7 @@ func fiveOfSeven(t *testing.T, c *cluster, before []voter, leave func() []voter)
 	begun := time.Now()
 	after := leave()
 	watch.end()
+	took := time.Since(begun)
 	var stay []string
 	for _, n := range after {
 		stay = append(stay, n.instance)
@@ -141,7 +142,11 @@ func fiveOfSeven(t *testing.T, c *cluster, before []voter, leave func() []voter)
 		}
 		t.Logf("%s left after %d attempts and %d ms", n.instance, l.Attempts, *l.Duration)
 	}
-	t.Logf("five nodes left within %s; members seen: %v; longest time without a write: %s", time.Since(begun).Round(time.Millisecond), watch.sizes, watch.gap.Round(time.Millisecond))
+	t.Logf("five nodes left within %s; members seen: %v; %d writes, the longest time without one %s",
+		took.Round(time.Millisecond), watch.sizes, watch.writes, watch.gap.Round(time.Millisecond))
+	if watch.writes == 0 || len(watch.sizes) == 0 {
+		t.Error("nothing was written, or nobody was seen, meanwhile")
+	}
 }
 
 // refusedByEtcd has a node leave while another one's etcd is down: etcd keeps
@@ -217,13 +222,14 @@ type quorum struct {
 	end func()
 	// sizes are the numbers of members that were seen, in order, each once.
 	sizes []int
-	// gap is the longest time between two writes that etcd took.
-	gap time.Duration
+	// writes is how many writes etcd took, gap the longest time between two.
+	writes int
+	gap    time.Duration
 }
 
 // unavailable is how long a cluster may take no write: an election, when the
 // leader leaves, on a busy machine.
-const unavailable = 10 * time.Second
+const unavailable = 20 * time.Second
 
 // watchQuorum samples the members, and writes, until end is called. At no time
 // may fewer members answer than the quorum of those that there are.
@@ -264,15 +270,18 @@ func (q *quorum) write(ctx context.Context, t *testing.T, client *clientv3.Clien
 		within, cancel := context.WithTimeout(ctx, time.Second)
 		_, err := client.Put(within, "/probe", last.String())
 		cancel()
-		if err == nil {
-			last = time.Now()
-		} else if ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
-		q.gap = max(q.gap, time.Since(last))
-		if time.Since(last) > unavailable {
-			t.Errorf("etcd took no write for %s: %v", unavailable, err)
+		since := time.Since(last)
+		q.gap = max(q.gap, since)
+		if since > unavailable {
+			t.Errorf("etcd took no write for %s: %v", since, err)
 			return
+		}
+		if err == nil {
+			last = time.Now()
+			q.writes++
 		}
 	}
 }
