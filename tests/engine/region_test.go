@@ -23,7 +23,7 @@ import (
 )
 
 // inventory lists what there is in a region that was not there at the start.
-func inventory(t *testing.T, region *plane.Plane) []string {
+func inventory(t testing.TB, region *plane.Plane) []string {
 	t.Helper()
 	ctx, config := t.Context(), region.Config()
 	var found []string
@@ -107,7 +107,7 @@ func inventory(t *testing.T, region *plane.Plane) []string {
 }
 
 // group is an Auto Scaling Group as AWS has it.
-func group(t *testing.T, region *plane.Plane, name string) types.AutoScalingGroup {
+func group(t testing.TB, region *plane.Plane, name string) types.AutoScalingGroup {
 	t.Helper()
 	described, err := autoscaling.NewFromConfig(region.Config()).DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
 		AutoScalingGroupNames: []string{name},
@@ -122,7 +122,7 @@ func group(t *testing.T, region *plane.Plane, name string) types.AutoScalingGrou
 }
 
 // scale is somebody scaling a group without Pulumi.
-func scale(t *testing.T, region *plane.Plane, name string, desired int32) {
+func scale(t testing.TB, region *plane.Plane, name string, desired int32) {
 	t.Helper()
 	_, err := autoscaling.NewFromConfig(region.Config()).SetDesiredCapacity(t.Context(), &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: aws.String(name), DesiredCapacity: aws.Int32(desired),
@@ -133,7 +133,7 @@ func scale(t *testing.T, region *plane.Plane, name string, desired int32) {
 }
 
 // defaultSubnet is the default subnet of a zone.
-func defaultSubnet(t *testing.T, region *plane.Plane, zone string) string {
+func defaultSubnet(t testing.TB, region *plane.Plane, zone string) string {
 	t.Helper()
 	described, err := ec2.NewFromConfig(region.Config()).DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
 		Filters: []ec2types.Filter{{Name: aws.String("availability-zone"), Values: []string{zone}}},
@@ -148,7 +148,7 @@ func defaultSubnet(t *testing.T, region *plane.Plane, zone string) string {
 }
 
 // iops are the provisioned I/O operations of a volume.
-func iops(t *testing.T, region *plane.Plane, volume string) int32 {
+func iops(t testing.TB, region *plane.Plane, volume string) int32 {
 	t.Helper()
 	described, err := ec2.NewFromConfig(region.Config()).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
 	if err != nil {

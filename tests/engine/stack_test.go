@@ -64,7 +64,7 @@ func run(m *testing.M) (_ int, err error) {
 // stack is a stack whose program declares clusters.
 type stack struct {
 	auto.Stack
-	t      *testing.T
+	t      testing.TB
 	region *plane.Plane
 	// output is what the CLI said at last.
 	output bytes.Buffer
@@ -72,7 +72,7 @@ type stack struct {
 
 // newStack creates a stack in a region of its own. Without tools the test is
 // skipped.
-func newStack(t *testing.T, region *plane.Plane, environment map[string]string) *stack {
+func newStack(t testing.TB, region *plane.Plane, environment map[string]string) *stack {
 	t.Helper()
 	tools := os.Getenv("ETCFS_TOOLS")
 	if tools == "" {
