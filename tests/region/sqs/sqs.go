@@ -10,6 +10,7 @@ import (
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -259,8 +260,6 @@ func (q *queue) set(attributes map[string]string) error {
 		}
 		q.policy = parsed
 	}
-	for name, value := range attributes {
-		q.attributes[name] = value
-	}
+	maps.Copy(q.attributes, attributes)
 	return nil
 }
