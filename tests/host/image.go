@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -94,7 +95,11 @@ func build(ctx context.Context, folder string, progress func(string)) (err error
 	// process, and the partial image can be removed safely.
 	command := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"bash", filepath.Join(source, "build"), partial, Mirror)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The kernel ends it with the thread that has started it: nothing goes on
+	// building when this program was killed and has lost its lock.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {
