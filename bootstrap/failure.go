@@ -31,9 +31,13 @@ var (
 // failed. Failing user data does not fail EC2's status checks, so nobody would
 // replace it otherwise.
 func (b *Bootstrap) failed(ctx context.Context, cause error) error {
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return cause // somebody stopped the bootstrap, or the machine
+	}
+	if err := b.releaseClaim(ctx); err != nil {
+		b.Logger.Warn("a claim on the seed that this node may hold stays until it is old", "error", err)
+	}
+	switch {
 	case b.Settings.OnBootstrapFailure != settings.FailureReplace:
 		b.Logger.Warn("the instance is kept as it is, as ETCFS_ON_BOOTSTRAP_FAILURE says")
 		return cause
@@ -63,6 +67,28 @@ func (b *Bootstrap) failed(ctx context.Context, cause error) error {
 	}
 	b.Logger.Warn("reported this instance unhealthy, its group will replace it", "instance", b.Node.InstanceID)
 	return cause
+}
+
+// releaseClaim lets others take over at once from a node that failed before it
+// started an etcd: the claim is written as old as it can be. Should this node
+// come back, it asserts its claim before it forms, and finds out.
+func (b *Bootstrap) releaseClaim(ctx context.Context) error {
+	if hasData, err := b.hasEtcdData(); err != nil || hasData || b.marked() || b.Node.InstanceID == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	item, _, err := b.Seed.Read(ctx)
+	if err != nil || item == nil || item.State != membership.StateForming || item.InstanceID != b.Node.InstanceID {
+		return err
+	}
+	released := *item
+	released.CreatedAt = time.Unix(0, 0).UTC()
+	won, err := b.Seed.Replace(ctx, *item, released)
+	if won {
+		b.Logger.Info("released the claim on the seed")
+	}
+	return err
 }
 
 // needed says why the cluster cannot spare this node, "" when it can.

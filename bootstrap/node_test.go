@@ -61,8 +61,32 @@ func newNode(t *testing.T) (*Bootstrap, *services) {
 		Logger:   logger,
 		Download: install.NewDownloader(logger, install.Pace{RetryWait: time.Millisecond, Stall: time.Second}),
 		Etcd:     members{},
+		Seed:     &table{},
 		Services: daemons,
 	}, daemons
+}
+
+// table is the seed table in memory.
+type table struct{ item *membership.Item }
+
+func (t *table) Read(context.Context) (*membership.Item, time.Time, error) {
+	return t.item, time.Now(), nil
+}
+
+func (t *table) Create(_ context.Context, item membership.Item) (bool, error) {
+	if t.item != nil {
+		return false, nil
+	}
+	t.item = &item
+	return true, nil
+}
+
+func (t *table) Replace(_ context.Context, old, item membership.Item) (bool, error) {
+	if t.item == nil || *t.item != old {
+		return false, nil
+	}
+	t.item = &item
+	return true, nil
 }
 
 // runPhase runs one phase as the runner does.

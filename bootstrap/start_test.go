@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
@@ -282,6 +283,48 @@ func TestFailure(t *testing.T) {
 				t.Errorf("started %v, want another try %t", daemons.started, test.tryAgain)
 			}
 		})
+	}
+}
+
+// A node that fails before its etcd has started must not keep the others waiting
+// for the ten minutes that a claim is good for.
+func TestFailureReleasesTheClaim(t *testing.T) {
+	t.Parallel()
+	mine := membership.Item{
+		ClusterName: "demo", SeedIP: testIdentity.PrivateIP, InstanceID: testInstance,
+		CreatedAt: time.Unix(1_700_000_000, 0).UTC(), State: membership.StateForming,
+	}
+	others, formed := mine, mine
+	others.InstanceID = nodeA
+	formed.State, formed.ClusterID = membership.StateFormed, "c1"
+	for name, test := range map[string]struct {
+		item    membership.Item
+		file    string // that is on this node
+		release bool
+	}{
+		"its own claim":                       {item: mine, release: true},
+		"another's claim":                     {item: others},
+		"the cluster has formed":              {item: formed},
+		"its etcd has data":                   {item: mine, file: settings.EtcdWALDir + "/0.wal"},
+		"its etcd may start any moment still": {item: mine, file: formingMarker},
+	} {
+		b, _ := newNode(t)
+		seed := &table{item: &test.item}
+		b.Seed, b.Health, b.Group, b.Registry = seed, &reports{}, nobody{}, working{}
+		if test.file != "" {
+			put(t, b, test.file, "", 0o600)
+		}
+		want := test.item
+		if test.release {
+			want.CreatedAt = time.Unix(0, 0).UTC()
+		}
+		boom := &phase.Error{Phase: PhaseInstallEtcd, Err: errors.New("boom")}
+		if err := b.failed(t.Context(), boom); !errors.Is(err, boom) {
+			t.Errorf("%s: got error %v, want the cause", name, err)
+		}
+		if *seed.item != want {
+			t.Errorf("%s: the item is %+v, want %+v", name, *seed.item, want)
+		}
 	}
 }
 
