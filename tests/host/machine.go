@@ -145,8 +145,11 @@ func (m *Machine) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends every process of the machine at once.
+// Kill ends every process of the machine at once, also while it shuts down.
 func (m *Machine) Kill() error {
+	if b := m.running(); b != nil {
+		b.signal(syscall.SIGKILL)
+	}
 	m.power.Lock()
 	defer m.power.Unlock()
 	defer m.end()
