@@ -179,10 +179,8 @@ func match(value string, pattern *regexp.Regexp, want string) string {
 }
 
 func oneOf(value string, accepted ...string) string {
-	for _, a := range accepted {
-		if value == a {
-			return ""
-		}
+	if slices.Contains(accepted, value) {
+		return ""
 	}
 	quoted := make([]string, 0, len(accepted))
 	for _, a := range accepted {

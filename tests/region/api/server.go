@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -146,9 +147,7 @@ func (c *Call) parse() error {
 
 func (c *Call) write(w http.ResponseWriter, result any) {
 	if raw, ok := result.(*Raw); ok {
-		for name, values := range raw.Header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), raw.Header)
 		if raw.Status == 0 {
 			raw.Status = http.StatusOK
 		}
@@ -231,9 +230,7 @@ func (c *Call) writeError(w http.ResponseWriter, err error) {
 	default:
 		w.Header().Set("X-Amzn-Errortype", e.Code)
 		fields := map[string]any{"__type": e.Code, "message": e.Message, "Message": e.Message}
-		for name, value := range e.Fields {
-			fields[name] = value
-		}
+		maps.Copy(fields, e.Fields)
 		c.writeJSON(w, e.Status, fields)
 	}
 }
