@@ -44,7 +44,7 @@ func TestFindDevice(t *testing.T) {
 				disk(t, b, "nvme1n1", instanceStore, "AWS1234")
 				disk(t, b, "nvme2n1", ebsModel, testSerial)
 				byID(t, b, ebsLink, "nvme2n1")
-			}, "/dev/nvme2n1", "",
+			}, "/dev/disk/by-id/" + ebsLink, "",
 		},
 		"without a link": {
 			func(t *testing.T, b *Bootstrap) {

@@ -84,6 +84,7 @@ func TestConfigure(t *testing.T) {
 			t.Parallel()
 			b, daemons := newNode(t)
 			disk(t, b, "nvme1n1", ebsModel, testSerial)
+			byID(t, b, ebsLink, "nvme1n1")
 			installMeta(t, b, flags...)
 			twice(t, b, b.configure())
 

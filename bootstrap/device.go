@@ -16,23 +16,23 @@ var errNoDevice = errors.New("no such device")
 // devices too, with another model ("Amazon EC2 NVMe Instance Storage").
 const ebsModel = "Amazon Elastic Block Store"
 
-// findDevice returns the device of an attached EBS volume, such as
-// /dev/nvme1n1. The kernel numbers NVMe devices in the order in which it meets
-// them, which changes from boot to boot, so the volume is found by its serial
-// number: through the link that udev makes of model and serial, confirmed by
-// what the device itself says in sysfs, or by sysfs alone where udev has no
-// such rule.
+// findDevice returns the device of an attached EBS volume. The kernel numbers
+// NVMe devices in the order in which it meets them, which changes from boot to
+// boot and when a volume is attached again, so the volume is found by its
+// serial number: it is the link that udev makes of model and serial, confirmed
+// by what the device itself says in sysfs, or, by sysfs alone, a name such as
+// /dev/nvme1n1 where udev has no such rule.
 func findDevice(root, volumeID string) (string, error) {
 	serial := strings.Replace(volumeID, "-", "", 1)
-	link := filepath.Join(root, "/dev/disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+serial)
-	target, err := os.Readlink(link)
+	link := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + serial
+	target, err := os.Readlink(filepath.Join(root, link))
 	switch {
 	case err == nil:
 		name := filepath.Base(target)
 		if err := confirmDevice(root, name, serial); err != nil {
 			return "", fmt.Errorf("%s leads to %s: %w", filepath.Base(link), name, err)
 		}
-		return "/dev/" + name, nil
+		return link, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("find the device of %s: %w", volumeID, err)
 	}
