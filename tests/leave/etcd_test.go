@@ -194,7 +194,11 @@ func refusedByEtcd(t *testing.T, c *cluster, before []voter) {
 	if first.Outcome != "refused" || first.Completion != "continued" || !strings.Contains(first.Reason, "unhealthy cluster") {
 		t.Errorf("first told %+v, want that etcd refused and the termination went on", first)
 	}
-	if last.Outcome != "removed" || last.Completion != "already-over" || last.Member != fmt.Sprintf("%x", victim.member) {
+	// The first try may have run out of time with a command on its way, which
+	// then removed the member after all.
+	removed := last.Outcome == "removed" && last.Member == fmt.Sprintf("%x", victim.member)
+	underway := last.Outcome == "absent" && slices.ContainsFunc(first.Asked, func(a asked) bool { return a.Result == "failed" })
+	if !removed && !underway || last.Completion != "already-over" {
 		t.Errorf("last told %+v, want that the member was removed", last)
 	}
 }
