@@ -14,8 +14,9 @@ binary=${ETCFS_ROOT:-}/usr/local/bin/etcfs-bootstrap
 log_file=${ETCFS_ROOT:-}/var/log/etcfs-bootstrap.log
 patience=300 # seconds: a new role's permissions may take a minute to arrive
 
+# On a full disk, say, the log file is not written; that ends nothing.
 log() {
-	printf 'etcfs-bootstrap: %s\n' "$*" | tee -a "$log_file" >&2
+	printf 'etcfs-bootstrap: %s\n' "$*" | tee -a "$log_file" >&2 || :
 }
 
 matches() {

@@ -239,10 +239,9 @@ func TestUserDataRunsAKilledBootstrapAgain(t *testing.T) {
 	}
 }
 
-// A binary that is not the one of this cluster is never run, and the instance
-// asks to be replaced, unless it is to be kept.
-func TestUserDataRefusesAnotherBinary(t *testing.T) {
-	t.Parallel()
+// metadata serves an instance's ID by IMDSv2.
+func metadata(t *testing.T) *httptest.Server {
+	t.Helper()
 	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token":
@@ -254,8 +253,31 @@ func TestUserDataRefusesAnotherBinary(t *testing.T) {
 		}
 	}))
 	t.Cleanup(imds.Close)
-	const report = "aws_autoscaling_set-instance-health_--instance-id_i-0123456789abcdef0_--health-status_Unhealthy_--no-should-respect-grace-period_--region_eu-west-1"
+	return imds
+}
 
+const report = "aws_autoscaling_set-instance-health_--instance-id_i-0123456789abcdef0_--health-status_Unhealthy_--no-should-respect-grace-period_--region_eu-west-1"
+
+// A machine that can write neither the binary nor its log asks to be replaced.
+func TestUserDataOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.env = append(m.env, "AWS_EC2_METADATA_SERVICE_ENDPOINT="+metadata(t).URL)
+	m.command(t, "aws", `echo "aws $*" >>"$CALLS"; [ "$1" != s3 ]`)
+	m.command(t, "tee", `cat; exit 1`)
+	if output, code := m.boot(t, nodeSettings()); code != 1 || output != "" {
+		t.Errorf("exit code %d and output %q, want 1 and none", code, output)
+	}
+	if calls := m.calls(t); !slices.Contains(calls, report) {
+		t.Errorf("not reported unhealthy; calls were %q", calls)
+	}
+}
+
+// A binary that is not the one of this cluster is never run, and the instance
+// asks to be replaced, unless it is to be kept.
+func TestUserDataRefusesAnotherBinary(t *testing.T) {
+	t.Parallel()
+	imds := metadata(t)
 	for policy, want := range map[settings.FailurePolicy]bool{settings.FailureReplace: true, settings.FailureKeep: false} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()

@@ -142,10 +142,7 @@ func (p *program) prepared(ctx context.Context, call func(context.Context, *boot
 	if err != nil {
 		return err
 	}
-	logger, closeLog, err := p.logger()
-	if err != nil {
-		return err
-	}
+	logger, closeLog := p.logger()
 	defer closeLog()
 	cfg, err := awsConfig(ctx, s.Region)
 	if err != nil {
@@ -172,18 +169,29 @@ func (p *program) settings() (settings.Settings, error) {
 }
 
 // logger writes text to standard error, which is the journal's in a unit, and
-// JSON lines to the log file.
-func (p *program) logger() (*slog.Logger, func(), error) {
+// JSON lines to the log file. A file that cannot be written is no reason to do
+// without the node, or to leave it unreported when it fails.
+func (p *program) logger() (logger *slog.Logger, closeLog func()) {
+	text := slog.NewTextHandler(p.stderr, nil)
+	file, err := p.openLog()
+	if err != nil {
+		logger = slog.New(text)
+		logger.Warn("there is no log file of this run", "error", err)
+		return logger, func() {}
+	}
+	return slog.New(slog.NewMultiHandler(text, slog.NewJSONHandler(file, nil))), func() { _ = file.Close() }
+}
+
+func (p *program) openLog() (*os.File, error) {
 	path := filepath.Join(p.root, settings.LogFile)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, nil, fmt.Errorf("open the log: %w", err)
+		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the log: %w", err)
+		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	handler := slog.NewMultiHandler(slog.NewTextHandler(p.stderr, nil), slog.NewJSONHandler(file, nil))
-	return slog.New(handler), func() { _ = file.Close() }, nil
+	return file, nil
 }
 
 // lockFile is held while the machine is being changed.
