@@ -61,7 +61,8 @@ func TestCommandLine(t *testing.T) {
 		"phase without a name":    {[]string{"phase"}, 2, "accepts 1 arg(s), received 0"},
 		"run with an argument":    {[]string{"run", "identify"}, 2, "identify"},
 		"no instance":             {[]string{"remove-member"}, 2, "--instance-id is missing"},
-		"address that is none":    {[]string{"remove-member", "--instance-id=i-1", "--address=10.0.0"}, 2, "10.0.0"},
+		"instance that is none":   {[]string{"remove-member", "--instance-id=i-0123456789abcdef"}, 2, `not "i-0123456789abcdef"`},
+		"address that is none":    {[]string{"remove-member", "--instance-id=i-0123456789abcdef0", "--address=10.0.0"}, 2, "10.0.0"},
 		"unknown format":          {[]string{"status", "--output=xml"}, 2, `not "xml"`},
 		"status without settings": {[]string{"status"}, 2, "ETCFS_CLUSTER_NAME"},
 	} {
@@ -191,6 +192,21 @@ func TestRunLogsAndExitsByPhase(t *testing.T) {
 	}
 	if !entries["start identify"] || !entries["failed identify"] {
 		t.Errorf("got log\n%s\nwant the start and the failure of identify", log)
+	}
+}
+
+// A log that cannot be written ends nothing.
+func TestRunWithoutALog(t *testing.T) {
+	url := surroundings(t, "us-east-1", "127.0.0.1")
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+	t.Setenv("AWS_ENDPOINT_URL", url)
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "var/log/etcfs-bootstrap.log"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, environ, "run", "--root", root)
+	if got.status != exitPhases[bootstrap.PhaseIdentify] || !strings.Contains(got.stderr, "there is no log file of this run") {
+		t.Errorf("got status %d and %s, want the failure of identify", got.status, got.stderr)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
+	"regexp"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
@@ -14,6 +16,8 @@ import (
 	"github.com/etcfs/pulumi-etcfs/bootstrap/aws"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
 )
+
+var instancePattern = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
 func (p *program) removeMemberCommand() *cobra.Command {
 	var instanceID, address string
@@ -28,6 +32,10 @@ func (p *program) removeMemberCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if instanceID == "" {
 				return &usageError{errors.New("--instance-id is missing")}
+			}
+			// A mistyped one would have no member either: a false success.
+			if !instancePattern.MatchString(instanceID) {
+				return &usageError{fmt.Errorf("--instance-id takes an instance ID such as i-0123456789abcdef0, not %q", instanceID)}
 			}
 			if address != "" {
 				if _, err := netip.ParseAddr(address); err != nil {
