@@ -39,6 +39,8 @@ const (
 	sourceGP3         = "https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"
 	sourceUserData    = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"
 	sourceTags        = "https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"
+	sourceIAMTag      = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html"
+	sourceIAMTags     = "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html"
 	sourceEtcd        = "https://etcd.io/docs/v3.6/faq/#what-is-maximum-cluster-size"
 	sourceReleases    = "https://github.com/etcfs/etcfs/releases"
 	sourceKeyPair     = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateKeyPair.html"
@@ -381,6 +383,31 @@ var rules = []rule{
 			return ""
 		}),
 	},
+	{
+		property: "tags", source: sourceIAMTag,
+		accepts: "letters, digits, spaces and `_.:/=+-@`, since IAM takes no other characters",
+		entries: eachTag(func(key, value string) string {
+			if tagPattern.MatchString(key) && tagPattern.MatchString(value) {
+				return ""
+			}
+			return "has characters that IAM does not take in a tag: use letters, digits, spaces and _.:/=+-@"
+		}),
+	},
+	{
+		property: "tags", source: sourceIAMTags,
+		accepts: fmt.Sprintf("keys that differ from one another, and from `%s`, in more than their case, which IAM ignores in a role's tags", settings.TagClusterName),
+		entries: func(v *values) map[string]string {
+			found, seen := map[string]string{}, map[string]string{strings.ToLower(settings.TagClusterName): settings.TagClusterName}
+			for _, key := range slices.Sorted(maps.Keys(v.tags.v)) {
+				folded := strings.ToLower(key)
+				if other, ok := seen[folded]; ok && other != key {
+					found[fmt.Sprintf("[%q]", key)] = fmt.Sprintf("differs from the tag %s by its case only, which is one key to IAM; choose another key", other)
+				}
+				seen[folded] = key
+			}
+			return found
+		},
+	},
 
 	{
 		property: "availabilityZone",
@@ -461,6 +488,9 @@ var rules = []rule{
 
 // maxAlarmActions is how many actions an alarm takes per state.
 const maxAlarmActions = 5
+
+// tagPattern is what IAM, the strictest of the services, takes in a tag.
+var tagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 
 var arnPattern = regexp.MustCompile(`^arn:aws(-[a-z]+)*:[a-z0-9-]+:[a-z0-9-]*:(\d{12})?:.+$`)
 

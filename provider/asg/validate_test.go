@@ -126,6 +126,10 @@ func TestRules(t *testing.T) {
 		{"the component's own tag", inputs{"tags": tags("Role", "db")}, `tags["Role"]`, "sets itself", inputs{"tags": tags("role", "db")}},
 		{"AWS's tags", inputs{"tags": tags("aws:cost", "x")}, `tags["aws:cost"]`, `"aws:"`, inputs{"tags": tags("awscost", "x")}},
 		{"a long tag key", inputs{"tags": tags(strings.Repeat("k", 129), "x")}, `tags["` + strings.Repeat("k", 129) + `"]`, "128 characters", inputs{"tags": tags(strings.Repeat("k", 128), "x")}},
+		{"a tag key that IAM refuses", inputs{"tags": tags("a!", "x")}, `tags["a!"]`, "characters that IAM does not take", inputs{"tags": tags("größe:a/b=c+d-e@f_g.h", "x")}},
+		{"a tag value that IAM refuses", inputs{"tags": tags("k", "<none>")}, `tags["k"]`, "characters that IAM does not take", inputs{"tags": tags("k", "", "l", "zwei Wörter 2")}},
+		{"keys that are one to IAM", inputs{"tags": tags("Team", "a", "team", "b")}, `tags["team"]`, "differs from the tag Team by its case only", inputs{"tags": tags("team", "a", "teams", "b")}},
+		{"the component's tag in another case", inputs{"tags": tags("clustername", "x")}, `tags["clustername"]`, "differs from the tag ClusterName", nil},
 		{"a long tag value", inputs{"tags": tags("k", strings.Repeat("v", 257))}, `tags["k"]`, "256 characters", inputs{"tags": tags("k", strings.Repeat("v", 256))}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
