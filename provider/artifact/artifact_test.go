@@ -170,6 +170,43 @@ func TestSourceMatters(t *testing.T) {
 	}
 }
 
+// Nothing in the user's shell makes other programs of the same source.
+func TestShellDoesNotMatter(t *testing.T) {
+	source := t.TempDir()
+	for path, content := range map[string]string{
+		"go.mod":                                "module example\n\ngo 1.26\n",
+		"bootstrap/cmd/etcfs-bootstrap/main.go": "package main\n\nfunc main() {}\n",
+		"lambda/cmd/graceful-leave/main.go":     "package main\n\nfunc main() {}\n",
+	} {
+		path = filepath.Join(source, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compile := func() string {
+		output := t.TempDir()
+		if err := artifact.Compile(t.Context(), source, output); err != nil {
+			t.Fatal(err)
+		}
+		return sum(t, filepath.Join(output, artifact.BootstrapName)) + sum(t, filepath.Join(output, artifact.FunctionName))
+	}
+	want := compile()
+	for name, value := range map[string]string{
+		"CGO_ENABLED": "1", "GO111MODULE": "off", "GOAMD64": "v3", "GOARCH": "arm64", "GOEXPERIMENT": "nogreenteagc",
+		"GOFIPS140": "latest", "GOFLAGS": "-mod=vendor", "GOOS": "darwin", "GOWORK": "/nonexistent/go.work",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			if got := compile(); got != want {
+				t.Errorf("%s=%s makes other programs", name, value)
+			}
+		})
+	}
+}
+
 func TestBrokenSource(t *testing.T) {
 	t.Parallel()
 	source := fstest.MapFS{

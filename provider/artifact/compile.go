@@ -29,7 +29,7 @@ const modulePath = "github.com/etcfs/pulumi-etcfs"
 // setting of the user's shell decides how they are built.
 var buildEnvironment = []string{
 	"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1",
-	"GOFLAGS=-trimpath -buildvcs=false", "GOWORK=off", "GOEXPERIMENT=",
+	"GOFLAGS=-trimpath -buildvcs=false", "GO111MODULE=on", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off",
 }
 
 // linkFlags leave the symbol table and the debug information out: the binary is
