@@ -5,7 +5,9 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 
 	"github.com/etcfs/pulumi-etcfs/provider"
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
@@ -19,8 +21,18 @@ import (
 var source embed.FS
 
 func main() {
-	if err := provider.Serve(context.Background(), artifact.Carried(source)); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "pulumi-resource-etcfs:", err)
 		os.Exit(1)
 	}
+}
+
+// run prints the version if somebody asks for it, and otherwise serves the
+// engine, whose arguments the plugin SDK reads.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if slices.Contains(args, "--version") {
+		_, err := fmt.Fprintln(stdout, provider.Version)
+		return err
+	}
+	return provider.Serve(ctx, artifact.Carried(source))
 }
