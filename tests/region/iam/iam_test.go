@@ -54,6 +54,19 @@ func TestRoleLifecycle(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
+	for name, test := range map[string]struct {
+		code string
+		tags []types.Tag
+	}{
+		"a key of other characters":   {"ValidationError", []types.Tag{{Key: aws.String("a!"), Value: aws.String("x")}}},
+		"a value of other characters": {"ValidationError", []types.Tag{{Key: aws.String("a"), Value: aws.String("<x>")}}},
+		"keys that differ by case":    {"InvalidInput", []types.Tag{{Key: aws.String("a"), Value: aws.String("x")}, {Key: aws.String("A"), Value: aws.String("x")}}},
+	} {
+		_, err := client.TagRole(ctx, &sdk.TagRoleInput{RoleName: aws.String("demo-node"), Tags: test.tags})
+		wantCode(t, name, err, test.code)
+		_, err = client.CreateRole(ctx, &sdk.CreateRoleInput{RoleName: aws.String("other"), AssumeRolePolicyDocument: aws.String(trust), Tags: test.tags})
+		wantCode(t, name, err, test.code)
+	}
 	if _, err := client.UntagRole(ctx, &sdk.UntagRoleInput{RoleName: aws.String("demo-node"), TagKeys: []string{"Owner"}}); err != nil {
 		t.Fatal(err)
 	}

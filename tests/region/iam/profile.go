@@ -80,7 +80,11 @@ type profileResult struct{ InstanceProfile profileXML }
 func (s *Service) createInstanceProfile(_ context.Context, c *api.Call) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name, requested := c.Params.Get("InstanceProfileName"), readTags(c.Params)
+	name := c.Params.Get("InstanceProfileName")
+	requested, err := readTags(c.Params)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.authorizeAccess(c, api.Access{
 		Action: c.IAMAction(), Resource: s.arn("instance-profile", "/", name), Context: requested.context("aws:RequestTag/"),
 	}); err != nil {
@@ -209,7 +213,11 @@ func (s *Service) tagInstanceProfile(_ context.Context, c *api.Call) (any, error
 	if err != nil {
 		return nil, err
 	}
-	p.tags = p.tags.with(readTags(c.Params))
+	more, err := readTags(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	p.tags = p.tags.with(more)
 	return nil, nil
 }
 

@@ -55,7 +55,11 @@ type roleResult struct{ Role roleXML }
 func (s *Service) createRole(_ context.Context, c *api.Call) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name, requested := c.Params.Get("RoleName"), readTags(c.Params)
+	name := c.Params.Get("RoleName")
+	requested, err := readTags(c.Params)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.authorizeAccess(c, api.Access{
 		Action: c.IAMAction(), Resource: s.arn("role", "/", name), Context: requested.context("aws:RequestTag/"),
 	}); err != nil {
@@ -199,7 +203,11 @@ func (s *Service) tagRole(_ context.Context, c *api.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.tags = r.tags.with(readTags(c.Params))
+	more, err := readTags(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	r.tags = r.tags.with(more)
 	return nil, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/base32"
 	"maps"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,12 +156,29 @@ type tag struct {
 	Value string
 }
 
-func readTags(params api.Params) tags {
+// tagPattern is what IAM takes in a tag, fewer characters than EC2 does:
+// https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html
+var tagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
+
+// readTags reads a call's tags, whose keys may not differ by their case only.
+func readTags(params api.Params) (tags, error) {
 	var read tags
-	for _, each := range params.Structs("Tags") {
-		read = append(read, tag{Key: each.Get("Key"), Value: each.Get("Value")})
+	for i, each := range params.Structs("Tags") {
+		t := tag{Key: each.Get("Key"), Value: each.Get("Value")}
+		for what, text := range map[string]string{"key": t.Key, "value": t.Value} {
+			if !tagPattern.MatchString(text) {
+				return nil, api.Errorf(http.StatusBadRequest, "ValidationError",
+					"1 validation error detected: Value '%s' at 'tags.%d.member.%s' failed to satisfy constraint: Member must satisfy regular expression pattern: %s",
+					text, i+1, what, tagPattern)
+			}
+		}
+		if slices.ContainsFunc(read, func(other tag) bool { return strings.EqualFold(other.Key, t.Key) }) {
+			return nil, api.Errorf(http.StatusBadRequest, "InvalidInput",
+				"Duplicate tag keys found. Please note that Tag keys are case insensitive.")
+		}
+		read = append(read, t)
 	}
-	return read
+	return read, nil
 }
 
 // with returns the tags with others added or changed.
