@@ -289,19 +289,12 @@ type describeInstancesOutput struct {
 func (s *Service) describeInstances(_ context.Context, c *api.Call, in describeInstancesInput) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.authorizeDescribe(c); err != nil {
-		return nil, err
-	}
 	how := selection{in.Filters, in.MaxResults, in.NextToken}
-	if err := noPagingByID(how, "instancesSet", in.IDs); err != nil {
-		return nil, err
-	}
-	id := func(i *instance) string { return i.id }
-	selected, err := chosen(s.visibleInstances(), in.IDs, in.Filters, id, s.instanceAttributes, instanceNotFound)
+	selected, err := s.chosenInstances(c, how, in.IDs)
 	if err != nil {
 		return nil, err
 	}
-	cut, next, err := page(how, 5, selected, id)
+	cut, next, err := page(how, 5, selected, instanceID)
 	out := describeInstancesOutput{NextToken: next}
 	for _, each := range cut {
 		out.Reservations = append(out.Reservations, reservationXML{
@@ -310,6 +303,19 @@ func (s *Service) describeInstances(_ context.Context, c *api.Call, in describeI
 	}
 	return out, err
 }
+
+// chosenInstances are the instances that a listing is about, on all its pages.
+func (s *Service) chosenInstances(c *api.Call, how selection, ids []string) ([]*instance, error) {
+	if err := s.authorizeDescribe(c); err != nil {
+		return nil, err
+	}
+	if err := noPagingByID(how, "instancesSet", ids); err != nil {
+		return nil, err
+	}
+	return chosen(s.visibleInstances(), ids, how.Filters, instanceID, s.instanceAttributes, instanceNotFound)
+}
+
+func instanceID(i *instance) string { return i.id }
 
 func (s *Service) instanceAttributes(i *instance) attributes {
 	found := attributes{
@@ -359,20 +365,13 @@ type describeInstanceStatusOutput struct {
 func (s *Service) describeInstanceStatus(_ context.Context, c *api.Call, in describeInstanceStatusInput) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.authorizeDescribe(c); err != nil {
-		return nil, err
-	}
 	how := selection{in.Filters, in.MaxResults, in.NextToken}
-	if err := noPagingByID(how, "instancesSet", in.IDs); err != nil {
-		return nil, err
-	}
-	id := func(i *instance) string { return i.id }
-	selected, err := chosen(s.visibleInstances(), in.IDs, in.Filters, id, s.instanceAttributes, instanceNotFound)
+	selected, err := s.chosenInstances(c, how, in.IDs)
 	if err != nil {
 		return nil, err
 	}
 	selected = slices.DeleteFunc(selected, func(i *instance) bool { return !in.All && i.state != StateRunning })
-	cut, next, err := page(how, 5, selected, id)
+	cut, next, err := page(how, 5, selected, instanceID)
 	out := describeInstanceStatusOutput{NextToken: next}
 	for _, each := range cut {
 		status := "not-applicable"

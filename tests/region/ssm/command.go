@@ -322,15 +322,9 @@ func (m *Manager) listCommandInvocations(_ context.Context, c *api.Call) (any, e
 	if err := c.AuthorizeOn(); err != nil {
 		return nil, err
 	}
-	limit := 50
-	if in.MaxResults != nil {
-		if limit = *in.MaxResults; limit < 1 || limit > 50 {
-			return nil, invalid("MaxResults %d is not from 1 to 50", limit)
-		}
-	}
-	start, err := strconv.Atoi("0" + in.NextToken)
+	start, limit, err := page(in.NextToken, in.MaxResults, 1, 50)
 	if err != nil {
-		return nil, refuse("InvalidNextToken", "The specified token isn't valid.")
+		return nil, err
 	}
 	type commandPlugin struct {
 		Name, Status, StatusDetails, Output string

@@ -43,15 +43,9 @@ func (m *Manager) describeInstanceInformation(_ context.Context, c *api.Call) (a
 	if err := c.AuthorizeOn(); err != nil {
 		return nil, err
 	}
-	limit := 10
-	if in.MaxResults != nil {
-		if limit = *in.MaxResults; limit < 5 || limit > 50 {
-			return nil, invalid("MaxResults %d is not from 5 to 50", limit)
-		}
-	}
-	start, err := strconv.Atoi("0" + in.NextToken)
+	start, limit, err := page(in.NextToken, in.MaxResults, 5, 10)
 	if err != nil {
-		return nil, refuse("InvalidNextToken", "The specified token isn't valid.")
+		return nil, err
 	}
 	for _, old := range in.InstanceInformationFilterList {
 		in.Filters = append(in.Filters, filter{old.Key, old.ValueSet})

@@ -10,6 +10,7 @@ package ssm
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -91,6 +92,22 @@ func invalid(format string, args ...any) error {
 
 func refuse(code, format string, args ...any) error {
 	return api.Errorf(http.StatusBadRequest, code, format, args...)
+}
+
+// page is where a page of a list starts and how long it may be: as the caller
+// said, from least to 50, or else usual.
+func page(token string, asked *int, least, usual int) (start, limit int, err error) {
+	limit = usual
+	if asked != nil {
+		if limit = *asked; limit < least || limit > 50 {
+			return 0, 0, invalid("MaxResults %d is not from %d to 50", limit, least)
+		}
+	}
+	start, err = strconv.Atoi("0" + token)
+	if err != nil {
+		return 0, 0, refuse("InvalidNextToken", "The specified token isn't valid.")
+	}
+	return start, limit, nil
 }
 
 // seconds is a time as the JSON protocol has it.
