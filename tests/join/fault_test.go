@@ -265,7 +265,9 @@ func TestJoinsWhileOthersMove(t *testing.T) {
 	moved := 0
 	moves.Go(func() error {
 		for joining.Err() == nil {
-			if a.moveLeader(joining, b) == nil || b.moveLeader(joining, a) == nil {
+			// Only the leader can hand over; it is one of those that stay, or d.
+			if d.moveLeader(joining, a) == nil || a.moveLeader(joining, b) == nil ||
+				b.moveLeader(joining, c) == nil || c.moveLeader(joining, a) == nil {
 				moved++
 			}
 			select {
@@ -361,6 +363,8 @@ func (n *node) keys(t *testing.T) int64 {
 
 // moveLeader hands the leadership from this node to another.
 func (n *node) moveLeader(ctx context.Context, to *node) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // the node may be gone
+	defer cancel()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.ClientURL(n.IP)}, Logger: zap.NewNop()})
 	if err != nil {
 		return err
