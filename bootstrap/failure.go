@@ -37,12 +37,12 @@ func (b *Bootstrap) failed(ctx context.Context, cause error) error {
 	if err := b.releaseClaim(ctx); err != nil {
 		b.Logger.Warn("a claim on the seed that this node may hold stays until it is old", "error", err)
 	}
-	switch {
-	case b.Settings.OnBootstrapFailure != settings.FailureReplace:
+	if b.Settings.OnBootstrapFailure != settings.FailureReplace {
 		b.Logger.Warn("the instance is kept as it is, as ETCFS_ON_BOOTSTRAP_FAILURE says")
 		return cause
-	case b.Node.InstanceID == "":
-		b.Logger.Error("the instance cannot be reported unhealthy, because it does not know its ID")
+	}
+	if err := b.identifyAfterAll(ctx); err != nil {
+		b.Logger.Error("the instance cannot be reported unhealthy, because it does not know its ID", "error", err)
 		return cause
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -67,6 +67,17 @@ func (b *Bootstrap) failed(ctx context.Context, cause error) error {
 	}
 	b.Logger.Warn("reported this instance unhealthy, its group will replace it", "instance", b.Node.InstanceID)
 	return cause
+}
+
+// identifyAfterAll finds out which instance this is, if it is not known: the
+// phase beside identify may have failed before that was done.
+func (b *Bootstrap) identifyAfterAll(ctx context.Context) error {
+	if b.Node.InstanceID != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return b.identify().Run(ctx)
 }
 
 // releaseClaim lets others take over at once from a node that failed before it

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcfs/pulumi-etcfs/bootstrap/aws"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
@@ -185,6 +186,11 @@ func (r *reports) ReportUnhealthy(_ context.Context, instanceID string) error {
 	return r.err
 }
 
+// metadata is an instance's own of itself.
+type metadata aws.Identity
+
+func (m metadata) Identity(context.Context) (aws.Identity, error) { return aws.Identity(m), nil }
+
 // working lists the nodes that are registered in EtcFS.
 type working []string
 
@@ -235,7 +241,8 @@ func TestFailure(t *testing.T) {
 		"the report fails too":          {prepare: func(_ *Bootstrap, r *reports) { r.err = errors.New("denied") }, report: true, want: "mount: boom\ndenied"},
 		"the instance is to be kept":    {prepare: func(b *Bootstrap, _ *reports) { b.Settings.OnBootstrapFailure = settings.FailureKeep }},
 		"stopped by somebody":           {stopped: true},
-		"it does not know itself":       {prepare: func(b *Bootstrap, _ *reports) { b.Node = Node{} }},
+		"before it was identified":      {prepare: func(b *Bootstrap, _ *reports) { b.Node, b.Metadata = Node{}, metadata(testIdentity) }, report: true},
+		"it does not know itself":       {prepare: func(b *Bootstrap, _ *reports) { b.Node, b.Metadata = Node{}, metadata{Region: "us-east-1"} }},
 		"the only member":               {members: []string{self}, working: working{}, tryAgain: true},
 		"one of two":                    {members: []string{self, a}, working: working{a}, tryAgain: true},
 		"one of three, two work":        {members: []string{self, a, c}, working: working{a, c}, report: true},
