@@ -54,6 +54,10 @@ func (b *builder) scaleIn(at place, a artifacts) (scaleIn, error) {
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the function's log group: %w", err)
 	}
+	// AWS takes the creation of a rule, a queue or an alarm that exists for an
+	// update of it, and refuses a second log group. So a second cluster of this
+	// name fails here, before it would take those over, and delete them later.
+	unique := pulumi.DependsOn([]pulumi.Resource{logs})
 	role, err := iam.NewRole(b.ctx, b.child("graceful-leave"), &iam.RoleArgs{
 		NamePrefix:       b.namePrefix("", "-leave-", maxRolePrefix),
 		Description:      pulumi.String("Graceful-leave function of an EtcFS cluster"),
@@ -70,7 +74,7 @@ func (b *builder) scaleIn(at place, a artifacts) (scaleIn, error) {
 		MessageRetentionSeconds: pulumi.Int(int(failedRetention.Seconds())),
 		SqsManagedSseEnabled:    pulumi.Bool(true),
 		Tags:                    b.tags(),
-	}, b.parent())
+	}, b.parent(), unique)
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the queue of failed events: %w", err)
 	}
@@ -124,7 +128,7 @@ func (b *builder) scaleIn(at place, a artifacts) (scaleIn, error) {
 		Description:  pulumi.String("Terminating nodes of an EtcFS cluster"),
 		EventPattern: b.terminating(),
 		Tags:         b.tags(),
-	}, b.parent())
+	}, b.parent(), unique)
 	if err != nil {
 		return scaleIn{}, fmt.Errorf("declare the event rule: %w", err)
 	}

@@ -76,6 +76,32 @@ func TestOneNameInTwoRegions(t *testing.T) {
 	}
 }
 
+// A second cluster of a name that is taken fails, and neither it nor its
+// destruction touches what the first one has: AWS takes the creation of a rule,
+// a queue or an alarm that exists for an update.
+func TestOneNameTwice(t *testing.T) {
+	t.Parallel()
+	region := plane.New(t, "eu-west-1")
+	first, second := newStack(t, region, nil), newStack(t, region, nil)
+	first.program(one(demo(nil)))
+	got, err := first.up()
+	first.must("up", got, err, changes{"create": perCluster + 1})
+	before := inventory(t, region)
+
+	second.program(one(demo(nil)))
+	if _, err := second.up(); err == nil || !strings.Contains(err.Error(), "already exists") {
+		t.Errorf("the second cluster of one name came up, or failed with %v, want what exists already", err)
+	}
+	if err := second.destroy(); err != nil {
+		t.Errorf("destroy what came of the second cluster: %v", err)
+	}
+	if after := inventory(t, region); !slices.Equal(after, before) {
+		t.Errorf("the first cluster has %v, had %v", after, before)
+	}
+	got, err = first.up()
+	first.must("up after all that", got, err, nil)
+}
+
 // Options of the component reach its children, and its inputs keep what they
 // are: an alias, a transform, a change that is ignored on a child, a secret.
 func TestOptionsAndSecrets(t *testing.T) {
