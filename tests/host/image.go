@@ -24,9 +24,6 @@ import (
 //go:embed all:image
 var recipe embed.FS
 
-// Mirror is where Debian's packages come from.
-const Mirror = "http://deb.debian.org/debian"
-
 // lockPause is how often a build of somebody else is looked at.
 const lockPause = time.Second
 
@@ -94,7 +91,7 @@ func build(ctx context.Context, folder string, progress func(string)) (err error
 	// Namespaces of its own: an interrupted build leaves no mount and no
 	// process, and the partial image can be removed safely.
 	command := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-		"bash", filepath.Join(source, "build"), partial, Mirror)
+		"bash", filepath.Join(source, "build"), partial)
 	// The kernel ends it with the thread that has started it: nothing goes on
 	// building when this program was killed and has lost its lock.
 	runtime.LockOSThread()

@@ -95,7 +95,8 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 		}
 		_, _ = fmt.Fprintf(stdout, "export %s\n", variable)
 	}
-	_, _ = fmt.Fprintf(stdout, "# releases of EtcFS and etcd, for `pulumi config set releasesUrl`: %s\n", r.ReleasesURL())
+	// Where nodes find EtcFS and etcd: the component's releasesUrl.
+	_, _ = fmt.Fprintf(stdout, "export RELEASES_URL=%s\n", r.ReleasesURL())
 	<-ctx.Done()
 	return nil
 }

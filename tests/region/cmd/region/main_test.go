@@ -42,12 +42,12 @@ func TestRegionPrintsItsEnvironmentAndServesUntilInterrupted(t *testing.T) {
 	}()
 	var environment []string
 	lines := bufio.NewScanner(read)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "# releases") {
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "export RELEASES_URL=http://127.") {
 		environment = append(environment, lines.Text())
 	}
 	_ = read.Close() // whatever else it prints must not hold it up
-	if !strings.HasPrefix(lines.Text(), "# releases") {
-		t.Errorf("got last line %q, want the URL of the releases", lines.Text())
+	if !strings.HasPrefix(lines.Text(), "export RELEASES_URL=http://127.") {
+		t.Errorf("got last line %q, want the address of the releases", lines.Text())
 	}
 	text := strings.Join(environment, "\n")
 	for _, want := range []string{
