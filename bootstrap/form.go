@@ -91,7 +91,11 @@ func (b *Bootstrap) recordFormed(ctx context.Context) error {
 			case ownErr != nil:
 				return b.askAbout(ctx, view, ownErr)
 			case own == item.ClusterID:
-				return b.unmark() // done, perhaps by another node on this one's behalf
+				// Recorded, perhaps by another node on this one's behalf, and long ago.
+				if err := b.reassert(ctx, view); err != nil {
+					return err
+				}
+				return b.unmark()
 			default:
 				return b.abandon(ctx, own)
 			}

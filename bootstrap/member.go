@@ -125,8 +125,11 @@ func (b *Bootstrap) returnAsMember(ctx context.Context) error {
 			}
 			endpoints = []string{etcd.ClientURL(b.Node.PrivateIP)}
 		}
-		if err := b.step(ctx, endpoints); err != nil || known {
+		if err := b.step(ctx, endpoints); err != nil {
 			return err
+		}
+		if known {
+			return b.reassert(ctx, view)
 		}
 		// The item was lost, is the shell bootstrap's, or is the claim of a node
 		// that did not see this one. The data is here: no daemon starts before
@@ -138,6 +141,20 @@ func (b *Bootstrap) returnAsMember(ctx context.Context) error {
 		}
 		return b.record(ctx, view, own)
 	})
+}
+
+// reassert dates the item of this node's cluster to now. With the user's word, a
+// node that saw nobody answer may be taking a formed cluster's item over right
+// now: one of the two writes fails, and after this one the item is too young to
+// be taken over before everybody sees this node.
+func (b *Bootstrap) reassert(ctx context.Context, view membership.View) error {
+	item := *view.Item
+	item.SeedIP, item.InstanceID, item.CreatedAt = b.Node.PrivateIP, b.Node.InstanceID, later(item, view.Now)
+	won, err := b.write(ctx, view.Item, &item)
+	if err == nil && !won {
+		return errors.New("the seed item has changed meanwhile")
+	}
+	return err
 }
 
 // healthyMembers are the voting peers of one cluster that can be asked for its

@@ -381,7 +381,7 @@ func (s *story) olderRelease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if want := "--block-device=/dev/nvme"; !strings.Contains(command, want) {
+	if want := "--block-device=/dev/disk/by-id/nvme-"; !strings.Contains(command, want) {
 		return fmt.Errorf("etcfuse-meta is started without %s: %s", want, command)
 	}
 	s.say("etcfuse-meta takes everything as flags")
