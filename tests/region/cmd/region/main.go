@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -17,9 +18,14 @@ import (
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region"
+	"github.com/etcfs/pulumi-etcfs/tests/region/standin"
 )
 
 func main() {
+	// The nodes run this very program under the names of the stand-ins.
+	if standin.Is(filepath.Base(os.Args[0])) {
+		os.Exit(standin.Main(os.Args))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
@@ -55,7 +61,6 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 	work := flags.String("work", "", "empty or new `folder` for everything that the region writes (default: a temporary one, removed at the end)")
 	name := flags.String("region", "eu-west-1", "the region's `name`")
 	tools := flags.String("tools", os.Getenv("ETCFS_TOOLS"), "`folder` of etcd and etcdctl, as printed by `make -s tools` (default: $ETCFS_TOOLS)")
-	standin := flags.String("standin", beside("standin"), "the stand-in `program` of the nodes")
 	verbose := flags.Bool("v", false, "log every change of state")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -64,7 +69,13 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if *tools == "" {
-		return errors.New("no folder of etcd and etcdctl: give --tools, or set ETCFS_TOOLS to what `make -s tools` prints")
+		if *tools, err = installTools(ctx, stderr); err != nil {
+			return fmt.Errorf("no folder of etcd and etcdctl: give --tools, or set ETCFS_TOOLS to what `make -s tools` prints: %w", err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
 	}
 	folder, remove, err := workFolder(*work)
 	if err != nil {
@@ -76,7 +87,7 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 		level = slog.LevelDebug
 	}
 	r, err := region.New(ctx, region.Config{
-		WorkDir: folder, Standin: *standin, Tools: *tools, Region: *name,
+		WorkDir: folder, Standin: self, Tools: *tools, Region: *name,
 		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
@@ -101,13 +112,13 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 	return nil
 }
 
-// beside is the path of a program in this program's folder.
-func beside(name string) string {
-	self, err := os.Executable()
-	if err != nil {
-		return name
-	}
-	return filepath.Join(filepath.Dir(self), name)
+// installTools asks for the folder of the tools as make does, when this is run
+// at the root of the repository.
+func installTools(ctx context.Context, stderr io.Writer) (string, error) {
+	install := exec.CommandContext(ctx, "tools/install", "stack")
+	install.Stderr = stderr
+	folder, err := install.Output()
+	return strings.TrimSpace(string(folder)), err
 }
 
 // workFolder makes the region's folder, and tells how to remove it.

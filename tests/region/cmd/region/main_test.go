@@ -28,16 +28,12 @@ func TestRegionPrintsItsEnvironmentAndServesUntilInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"--work", work, "--tools", tools, "--standin", self, "--region", "eu-north-1"}, write, io.Discard)
+		ended <- run(ctx, []string{"--work", work, "--tools", tools, "--region", "eu-north-1"}, write, io.Discard)
 		_ = write.Close()
 	}()
 	var environment []string
@@ -74,7 +70,7 @@ func TestRefusals(t *testing.T) {
 		want      string
 	}{
 		"no tools":        {nil, "no folder of etcd and etcdctl"},
-		"tools not there": {[]string{"--tools", full, "--standin", os.Args[0]}, "publish etcd"},
+		"tools not there": {[]string{"--tools", full}, "publish etcd"},
 		"folder not empty": {
 			[]string{"--tools", full, "--work", full}, "is not empty",
 		},
