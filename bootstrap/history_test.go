@@ -104,7 +104,7 @@ func (w *world) event(what string, m *machine) { w.logger.Info("EVENT", "what", 
 
 // pass lets time pass on the clock that synctest owns.
 func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // nobody waits for it
+	time.Sleep(d) //nolint:forbidigo // virtual time of the synctest bubble: takes no real time
 }
 
 // between waits as a network, a loaded machine or a paused one does.
