@@ -34,8 +34,9 @@ const (
 	JSON
 	// REST names the operation by method and path (Lambda, S3).
 	REST
-	// CBOR is Smithy's RPC v2, CBOR each way with the operation in the path
-	// (CloudWatch). Operations see the body as JSON.
+	// CBOR is Smithy's RPC v2, CBOR each way with the operation in the path, or
+	// JSON where the request says so: the SDK for Go speaks the one, the AWS CLI
+	// the other (CloudWatch). Operations see the body as JSON.
 	CBOR
 )
 

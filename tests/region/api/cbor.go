@@ -10,6 +10,12 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
+// The header that tells a Smithy protocol, and its value for RPC v2 in CBOR.
+const (
+	smithyProtocol = "Smithy-Protocol"
+	rpcV2CBOR      = "rpc-v2-cbor"
+)
+
 // parseCBOR reads the operation out of the path
 // (/service/SERVICE/operation/OPERATION), and makes JSON of the body.
 func (c *Call) parseCBOR() error {
@@ -39,7 +45,7 @@ func (c *Call) writeCBOR(w http.ResponseWriter, status int, value any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/cbor")
-	w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
+	w.Header().Set(smithyProtocol, rpcV2CBOR)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a caller that hung up is its own concern
 }

@@ -33,6 +33,7 @@ const tolerance = 5 * time.Minute
 // skewed are the codes of requests that were signed by a clock that is off.
 var skewed = map[Protocol]string{
 	EC2Query: "RequestExpired", Query: "SignatureDoesNotMatch", JSON: "InvalidSignatureException", REST: "RequestTimeTooSkewed",
+	CBOR: "InvalidSignatureException",
 }
 
 // checkClock refuses a request that was signed at another time than now, by

@@ -121,13 +121,22 @@ func (s *Server) serve(call *Call) (any, error) {
 	return next(call.Request.Context())
 }
 
+// protocol is what the request speaks, and what its answer has to speak: the
+// service's own, and JSON in place of CBOR when the request does not say CBOR.
+func (c *Call) protocol() Protocol {
+	if c.Service.Protocol == CBOR && c.Request.Header.Get(smithyProtocol) != rpcV2CBOR {
+		return JSON
+	}
+	return c.Service.Protocol
+}
+
 func (c *Call) parse() error {
 	body, err := io.ReadAll(c.Request.Body)
 	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
 	c.Body = shift(body, -c.ahead)
-	switch c.Service.Protocol {
+	switch c.protocol() {
 	case EC2Query, Query:
 		values, err := url.ParseQuery(string(body))
 		if err != nil {
@@ -155,7 +164,7 @@ func (c *Call) write(w http.ResponseWriter, result any) {
 		_, _ = w.Write(raw.Body) // a caller that hung up is its own concern
 		return
 	}
-	switch c.Service.Protocol {
+	switch c.protocol() {
 	case EC2Query, Query:
 		c.writeXML(w, result)
 	case JSON, REST:
@@ -199,11 +208,20 @@ func (c *Call) writeJSON(w http.ResponseWriter, status int, value any) {
 		return
 	}
 	body = shift(body, c.ahead)
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	w.Header().Set("Content-Type", c.jsonType())
 	// The SDK's DynamoDB client holds every answer against this checksum.
 	w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+}
+
+// jsonType is the content type of a JSON answer: the version of the protocol
+// that the request speaks.
+func (c *Call) jsonType() string {
+	if spoken := c.Request.Header.Get("Content-Type"); spoken == "application/x-amz-json-1.0" {
+		return spoken
+	}
+	return "application/x-amz-json-1.1"
 }
 
 func (c *Call) writeError(w http.ResponseWriter, err error) {
@@ -216,7 +234,7 @@ func (c *Call) writeError(w http.ResponseWriter, err error) {
 	}
 	protocol := JSON
 	if c.Service != nil {
-		protocol = c.Service.Protocol
+		protocol = c.protocol()
 	}
 	switch {
 	case protocol == EC2Query:

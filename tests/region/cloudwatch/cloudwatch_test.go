@@ -1,6 +1,10 @@
 package cloudwatch_test
 
 import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -93,6 +97,62 @@ func TestAlarmsThatAreRefused(t *testing.T) {
 		change(in)
 		if _, err := client.PutMetricAlarm(t.Context(), in); apitest.Code(err) != "ValidationError" {
 			t.Errorf("%s: got %v, want a ValidationError", name, err)
+		}
+	}
+}
+
+// The SDK for Go speaks CBOR, the AWS CLI JSON 1.0, to the same operations; this
+// is what aws-cli 1.46 sends.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	alarms := region.New(region.Config{Account: apitest.Account, Region: apitest.Region, Metrics: func(string, string, map[string]string) (float64, bool) { return 0, false }})
+	endpoint := apitest.New(t, alarms.Service())
+	if _, err := cloudwatch.NewFromConfig(endpoint.Config()).PutMetricAlarm(t.Context(), depth()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		operation, body string
+		status          int
+		key             string // of the answer, or of the alarm in it
+		want            any
+	}{
+		{"DescribeAlarms", `{"AlarmNames": ["failed"]}`, http.StatusOK, "StateValue", "OK"},
+		{"DescribeAlarms", `{"AlarmNamePrefix": "fail"}`, http.StatusOK, "Threshold", 0.5},
+		{"DeleteAlarms", `{"AlarmNames": ["other"]}`, http.StatusOK, "", nil},
+		{"DescribeAlarms", `{"Unknown": 1}`, http.StatusBadRequest, "__type", "InvalidParameterValue"},
+		{"GetDashboard", `{}`, http.StatusBadRequest, "__type", "InvalidAction"},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint.URL, strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = http.Header{
+			"X-Amz-Target":  {"GraniteServiceVersion20100801." + test.operation},
+			"Content-Type":  {"application/x-amz-json-1.0"},
+			"Authorization": {"AWS4-HMAC-SHA256 Credential=AKIDTEST/20261129/eu-west-1/monitoring/aws4_request, SignedHeaders=host, Signature=0"},
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if got, want := response.Header.Get("Content-Type"), "application/x-amz-json-1.0"; response.StatusCode != test.status || got != want {
+			t.Errorf("%s %s: got %d, %s, want %d, %s", test.operation, test.body, response.StatusCode, got, test.status, want)
+		}
+		var found map[string]any
+		if err := json.Unmarshal(answer, &found); err != nil {
+			t.Errorf("%s %s: got %q: %v", test.operation, test.body, answer, err)
+			continue
+		}
+		if described, ok := found["MetricAlarms"].([]any); ok {
+			found = described[0].(map[string]any)
+		}
+		if test.key != "" && found[test.key] != test.want {
+			t.Errorf("%s %s: got %s, want %s %v", test.operation, test.body, answer, test.key, test.want)
 		}
 	}
 }

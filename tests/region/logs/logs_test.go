@@ -1,6 +1,7 @@
 package logs_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -194,10 +195,6 @@ func TestEvents(t *testing.T) {
 			t.Errorf("FilterLogEvents %q (-want +got):\n%s", pattern, diff)
 		}
 	}
-	_, err := client.FilterLogEvents(ctx, &cloudwatchlogs.FilterLogEventsInput{LogGroupName: aws.String(group), FilterPattern: aws.String("{ $.x = 1 }")})
-	if got, want := apitest.Code(err), "InvalidParameterException"; got != want {
-		t.Errorf("a JSON filter pattern: got %q (%v), want %q", got, err, want)
-	}
 
 	streams, err := client.DescribeLogStreams(ctx, &cloudwatchlogs.DescribeLogStreamsInput{LogGroupName: aws.String(group)})
 	if err != nil {
@@ -205,6 +202,58 @@ func TestEvents(t *testing.T) {
 	}
 	if got, want := aws.ToInt64(streams.LogStreams[0].LastEventTimestamp), now+2; got != want {
 		t.Errorf("last event of the stream: got %d, want %d", got, want)
+	}
+}
+
+func TestFilterPatternsOfJSON(t *testing.T) {
+	t.Parallel()
+	service, _, client := start(t)
+	if err := errors.Join(service.CreateGroup(group), service.CreateStream(group, "one")); err != nil {
+		t.Fatal(err)
+	}
+	messages := []string{
+		"START i-0a", `{"instance":"i-0a","outcome":"removed","from":{"group":"demo-asg"}}` + "\n", `{"instance":"i-0b","attempts":2}`, `["i-0a"]`, `null`,
+	}
+	for i, message := range messages {
+		if err := service.Append(group, "one", logs.Entry{Time: time.UnixMilli(int64(i)), Message: message}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const refused = "InvalidParameterException"
+	for _, test := range []struct {
+		pattern string
+		want    []string
+		code    string
+	}{
+		{`{ $.instance = "i-0a" }`, messages[1:2], ""},
+		{`{$.instance="i-0b"}`, messages[2:3], ""},
+		{`{ $.from.group = "demo-asg" }`, messages[1:2], ""},
+		{`{ $.instance = "i-0" }`, nil, ""},
+		{`{ $.group = "demo-asg" }`, nil, ""},
+		{`{ $.instance.group = "demo-asg" }`, nil, ""},
+		{`{ $.attempts = "2" }`, nil, ""},
+		{`{ $.attempts = 2 }`, nil, refused},
+		{`{ $.instance = "i-*" }`, nil, refused},
+		{`{ $.instance != "i-0a" }`, nil, refused},
+		{`{ $.instance = "i-0a" && $.outcome = "removed" }`, nil, refused},
+		{`{ $.instance = "i-0a"`, nil, refused},
+		{`[instance, outcome]`, nil, refused},
+		{`-removed`, nil, refused},
+	} {
+		out, err := client.FilterLogEvents(t.Context(), &cloudwatchlogs.FilterLogEventsInput{LogGroupName: aws.String(group), FilterPattern: aws.String(test.pattern)})
+		if got := apitest.Code(err); got != test.code {
+			t.Errorf("%s: got %q (%v), want %q", test.pattern, got, err, test.code)
+		}
+		if err != nil {
+			continue
+		}
+		var got []string
+		for _, event := range out.Events {
+			got = append(got, *event.Message)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.pattern, diff)
+		}
 	}
 }
 

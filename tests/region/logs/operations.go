@@ -424,7 +424,7 @@ func (l *Logs) filterLogEvents(_ context.Context, c *api.Call) (any, error) {
 	if err := decode(c, &in); err != nil {
 		return nil, err
 	}
-	terms, err := parseFilter(in.FilterPattern)
+	matches, err := parseFilter(in.FilterPattern)
 	if err != nil {
 		return nil, err
 	}
@@ -443,7 +443,7 @@ func (l *Logs) filterLogEvents(_ context.Context, c *api.Call) (any, error) {
 	err = l.onGroup(c, in.group(), func(g *group) error {
 		matched := 0
 		for i, e := range g.search(in.LogStreamNames) {
-			if !within(e.Time, in.StartTime, in.EndTime) || !strings.HasPrefix(e.stream, in.LogStreamNamePrefix) || !containsAll(e.Message, terms) {
+			if !within(e.Time, in.StartTime, in.EndTime) || !strings.HasPrefix(e.stream, in.LogStreamNamePrefix) || !matches(e.Message) {
 				continue
 			}
 			if matched++; matched <= start {
@@ -461,36 +461,6 @@ func (l *Logs) filterLogEvents(_ context.Context, c *api.Call) (any, error) {
 		return nil
 	})
 	return out, err
-}
-
-// parseFilter reads a filter pattern of plain or quoted terms, all of which
-// must occur. JSON, regular expression and negated patterns are refused.
-func parseFilter(pattern string) ([]string, error) {
-	var terms []string
-	for rest := strings.TrimSpace(pattern); rest != ""; rest = strings.TrimSpace(rest) {
-		var term string
-		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
-			if term, rest, ok = strings.Cut(quoted, `"`); !ok {
-				return nil, invalid("Invalid filter pattern %q: unbalanced quote", pattern)
-			}
-		} else {
-			if strings.ContainsAny(rest[:1], "{[%-?") {
-				return nil, invalid("this region's filter patterns are terms only, not %q", pattern)
-			}
-			term, rest, _ = strings.Cut(rest, " ")
-		}
-		terms = append(terms, term)
-	}
-	return terms, nil
-}
-
-func containsAll(message string, terms []string) bool {
-	for _, term := range terms {
-		if !strings.Contains(message, term) {
-			return false
-		}
-	}
-	return true
 }
 
 // within says whether a time lies in [from, to), in milliseconds.
