@@ -47,22 +47,36 @@ fetch_patiently() {
 	done
 }
 
-# Without the binary, the stub itself tells the group to replace the instance:
+# Without the binary, the stub itself has the group replace the instance:
 # failing user data does not fail EC2's health checks.
-report_unhealthy() {
+give_up_instance() {
 	metadata=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 	metadata=${metadata%/}
 	token=$(curl -fsS --retry 5 --max-time 10 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' "$metadata/latest/api/token") &&
-		instance=$(curl -fsS --retry 5 --max-time 10 -H "X-aws-ec2-metadata-token: $token" "$metadata/latest/meta-data/instance-id") &&
-		aws autoscaling set-instance-health --instance-id "$instance" --health-status Unhealthy \
-			--no-should-respect-grace-period --region "$ETCFS_REGION"
+		instance=$(curl -fsS --retry 5 --max-time 10 -H "X-aws-ec2-metadata-token: $token" "$metadata/latest/meta-data/instance-id") || return 1
+	abandon_launch || report_unhealthy
+}
+
+# A launch that waits for its hook ends with the hook: nobody looks at the health
+# of an instance that is not in service yet.
+abandon_launch() {
+	[ -n "${ETCFS_LAUNCH_HOOK:-}" ] || return 1
+	group=$(aws autoscaling describe-auto-scaling-instances --instance-ids "$instance" \
+		--query 'AutoScalingInstances[0].AutoScalingGroupName' --output text --region "$ETCFS_REGION") &&
+		aws autoscaling complete-lifecycle-action --auto-scaling-group-name "$group" --lifecycle-hook-name "$ETCFS_LAUNCH_HOOK" \
+			--instance-id "$instance" --lifecycle-action-result ABANDON --region "$ETCFS_REGION"
+}
+
+report_unhealthy() {
+	aws autoscaling set-instance-health --instance-id "$instance" --health-status Unhealthy \
+		--no-should-respect-grace-period --region "$ETCFS_REGION"
 }
 
 mkdir -p "${binary%/*}" "${log_file%/*}"
 if ! matches "$binary" && ! fetch_patiently; then
 	log "gave up on $bootstrap_url"
 	if [ "${ETCFS_ON_BOOTSTRAP_FAILURE:-replace}" != keep ]; then
-		report_unhealthy || log "could not report this instance unhealthy"
+		give_up_instance || log "could not have this instance replaced"
 	fi
 	exit 1
 fi

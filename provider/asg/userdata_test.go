@@ -306,6 +306,50 @@ func TestUserDataRefusesAnotherBinary(t *testing.T) {
 	}
 }
 
+// Without the binary, an instance whose launch waits for the hook ends that
+// launch; in service, or without a hook, it reports itself unhealthy; and one
+// that is to be kept does nothing.
+func TestUserDataEndsALaunchWithoutTheBinary(t *testing.T) {
+	t.Parallel()
+	imds := metadata(t)
+	const (
+		find = "aws_autoscaling_describe-auto-scaling-instances_--instance-ids_i-0123456789abcdef0_" +
+			"--query_AutoScalingInstances[0].AutoScalingGroupName_--output_text_--region_eu-west-1"
+		abandon = "aws_autoscaling_complete-lifecycle-action_--auto-scaling-group-name_demo-asg_--lifecycle-hook-name_demo-ready_" +
+			"--instance-id_i-0123456789abcdef0_--lifecycle-action-result_ABANDON_--region_eu-west-1"
+	)
+	for name, c := range map[string]struct {
+		hook    string
+		policy  settings.FailurePolicy
+		refused string // the command that fails
+		want    []string
+	}{
+		"no hook":                  {"", settings.FailureReplace, "none", []string{report}},
+		"it waits for the hook":    {"demo-ready", settings.FailureReplace, "none", []string{find, abandon}},
+		"it is in service already": {"demo-ready", settings.FailureReplace, "complete-lifecycle-action", []string{find, abandon, report}},
+		"its group is not told":    {"demo-ready", settings.FailureReplace, "describe-auto-scaling-instances", []string{find, report}},
+		"it is kept":               {"demo-ready", settings.FailureKeep, "none", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.env = append(m.env, "AWS_EC2_METADATA_SERVICE_ENDPOINT="+imds.URL)
+			m.command(t, "aws", `echo "aws $*" >>"$CALLS"
+[ "$1" != s3 ] && [ "$2" != `+c.refused+` ] || exit 1
+[ "$2" != describe-auto-scaling-instances ] || echo demo-asg`)
+			s := nodeSettings()
+			s.LaunchHook, s.OnBootstrapFailure = c.hook, c.policy
+			if output, code := m.boot(t, s); code != 1 || output != "" {
+				t.Errorf("exit code %d and output %q, want 1 and none", code, output)
+			}
+			got := slices.DeleteFunc(m.calls(t), func(call string) bool { return !strings.HasPrefix(call, "aws_autoscaling_") })
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got calls\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
 // A shell of the strictest kind takes the stub.
 func TestUserDataIsPOSIX(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -57,6 +59,7 @@ type invocation struct {
 	flags  map[string]string
 	args   []string
 	stdout io.Writer
+	output string // json or text
 }
 
 var commands = map[string]command{
@@ -70,6 +73,12 @@ var commands = map[string]command{
 	"autoscaling set-instance-health": {
 		required: []string{"instance-id", "health-status"}, run: setInstanceHealth,
 		switches: []string{"should-respect-grace-period", "no-should-respect-grace-period"},
+	},
+	"autoscaling describe-auto-scaling-instances": {
+		required: []string{"instance-ids"}, optional: []string{"query"}, run: describeAutoScalingInstances,
+	},
+	"autoscaling complete-lifecycle-action": {
+		required: []string{"auto-scaling-group-name", "lifecycle-hook-name", "instance-id", "lifecycle-action-result"}, run: completeLifecycleAction,
 	},
 	"sts get-caller-identity": {run: getCallerIdentity},
 }
@@ -97,7 +106,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	set.SetOutput(io.Discard)
 	region := set.String("region", "", "")
 	endpoint := set.String("endpoint-url", "", "")
-	for _, accepted := range []string{"output", "cli-connect-timeout", "cli-read-timeout"} {
+	output := set.String("output", "json", "")
+	for _, accepted := range []string{"cli-connect-timeout", "cli-read-timeout"} {
 		set.String(accepted, "", "")
 	}
 	set.Bool("no-cli-pager", false, "")
@@ -118,7 +128,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return &exitError{exitSyntax, "aws: error: " + err.Error()}
 	}
-	i := invocation{flags: map[string]string{}, stdout: stdout}
+	i := invocation{flags: map[string]string{}, stdout: stdout, output: *output}
 	for _, flag := range c.required {
 		if *values[flag] == "" {
 			return &exitError{exitSyntax, "aws: error: the following arguments are required: --" + flag}
@@ -269,6 +279,27 @@ func setInstanceHealth(ctx context.Context, i invocation) error {
 	return nil
 }
 
+func describeAutoScalingInstances(ctx context.Context, i invocation) error {
+	found, err := autoscaling.NewFromConfig(i.config).DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{
+		InstanceIds: []string{i.flags["instance-ids"]},
+	})
+	if err != nil {
+		return serviceError("DescribeAutoScalingInstances", err)
+	}
+	return i.print(map[string]any{"AutoScalingInstances": found.AutoScalingInstances})
+}
+
+func completeLifecycleAction(ctx context.Context, i invocation) error {
+	_, err := autoscaling.NewFromConfig(i.config).CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: aws.String(i.flags["auto-scaling-group-name"]), LifecycleHookName: aws.String(i.flags["lifecycle-hook-name"]),
+		InstanceId: aws.String(i.flags["instance-id"]), LifecycleActionResult: aws.String(i.flags["lifecycle-action-result"]),
+	})
+	if err != nil {
+		return serviceError("CompleteLifecycleAction", err)
+	}
+	return nil
+}
+
 func getCallerIdentity(ctx context.Context, i invocation) error {
 	identity, err := sts.NewFromConfig(i.config).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -277,11 +308,61 @@ func getCallerIdentity(ctx context.Context, i invocation) error {
 	return i.print(map[string]string{"UserId": aws.ToString(identity.UserId), "Account": aws.ToString(identity.Account), "Arn": aws.ToString(identity.Arn)})
 }
 
+// print writes a value, or what --query picks of it. As text, only single
+// values are written.
 func (i invocation) print(value any) error {
 	text, err := json.MarshalIndent(value, "", "    ")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(i.stdout, string(text))
+	if query := i.flags["query"]; query != "" {
+		var whole any
+		if err := json.Unmarshal(text, &whole); err != nil {
+			return err
+		}
+		if value, err = pick(whole, query); err != nil {
+			return err
+		}
+		if text, err = json.MarshalIndent(value, "", "    "); err != nil {
+			return err
+		}
+	}
+	if i.output != "text" {
+		fmt.Fprintln(i.stdout, string(text))
+		return nil
+	}
+	switch value := value.(type) {
+	case nil:
+		fmt.Fprintln(i.stdout, "None")
+	case string:
+		fmt.Fprintln(i.stdout, value)
+	default:
+		return &exitError{exitSyntax, fmt.Sprintf("this stand-in writes strings as text, not %s", text)}
+	}
 	return nil
+}
+
+// step is a name, and an index where that is a list.
+var step = regexp.MustCompile(`^(\w+)(?:\[(\d+)\])?$`)
+
+// pick follows a path such as Names[0].Name, the part of JMESPath that is
+// known here. What is not there is nil.
+func pick(value any, path string) (any, error) {
+	for part := range strings.SplitSeq(path, ".") {
+		parsed := step.FindStringSubmatch(part)
+		if parsed == nil {
+			return nil, &exitError{exitSyntax, fmt.Sprintf("this stand-in knows queries such as Names[0].Name, not %q", path)}
+		}
+		object, _ := value.(map[string]any)
+		value = object[parsed[1]]
+		if parsed[2] == "" {
+			continue
+		}
+		index, err := strconv.Atoi(parsed[2])
+		list, _ := value.([]any)
+		if value = nil; err == nil && index < len(list) {
+			value = list[index]
+		}
+	}
+	return value, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ import (
 // account is a region's front door with one object in one bucket.
 type account struct {
 	*apitest.Endpoint
-	health []api.Params // the calls of SetInstanceHealth
+	health    []api.Params // the calls of SetInstanceHealth
+	completed []string     // the lifecycle actions: group, hook, instance, result
 }
 
 func newAccount(t *testing.T) *account {
@@ -41,6 +43,25 @@ func newAccount(t *testing.T) *account {
 					return nil, api.Errorf(http.StatusBadRequest, "ValidationError", "Instance Id not found - No managed instance found for instance ID: %s", c.Params.Get("InstanceId"))
 				}
 				return nil, c.AuthorizeOn()
+			},
+			"DescribeAutoScalingInstances": func(_ context.Context, c *api.Call) (any, error) {
+				type instance struct{ InstanceId, AutoScalingGroupName string } //nolint:revive,staticcheck // AWS spells it so
+				var out struct {
+					Instances []instance `xml:"AutoScalingInstances>member"`
+				}
+				if id := c.Params.Get("InstanceIds.member.1"); id == "i-1" {
+					out.Instances = append(out.Instances, instance{id, "group"})
+				}
+				return out, c.AuthorizeOn()
+			},
+			"CompleteLifecycleAction": func(_ context.Context, c *api.Call) (any, error) {
+				if c.Params.Get("InstanceId") != "i-1" {
+					return nil, api.Errorf(http.StatusBadRequest, "ValidationError", "No active Lifecycle Action found with instance ID %s", c.Params.Get("InstanceId"))
+				}
+				a.completed = append(a.completed, strings.Join([]string{
+					c.Params.Get("AutoScalingGroupName"), c.Params.Get("LifecycleHookName"), c.Params.Get("InstanceId"), c.Params.Get("LifecycleActionResult"),
+				}, " "))
+				return struct{}{}, c.AuthorizeOn()
 			},
 		}},
 		&api.Service{Name: "sts", Protocol: api.Query, Operations: map[string]api.Operation{
@@ -134,6 +155,43 @@ func TestSetInstanceHealth(t *testing.T) { //nolint:paralleltest // it sets the 
 	}
 	if got, want := a.health[1].Get("ShouldRespectGracePeriod"), "true"; got != want {
 		t.Errorf("by default ShouldRespectGracePeriod is %q, want %q", got, want)
+	}
+}
+
+// The two commands with which an instance ends its own launch.
+func TestLifecycleAction(t *testing.T) { //nolint:paralleltest // it sets the environment
+	a := newAccount(t)
+	describe := []string{"autoscaling", "describe-auto-scaling-instances", "--region", "eu-west-1", "--instance-ids"}
+	for _, test := range []struct {
+		name   string
+		words  []string
+		status int
+		stdout string
+		stderr string
+	}{
+		{"the group", []string{"i-1", "--query", "AutoScalingInstances[0].AutoScalingGroupName", "--output", "text"}, 0, "group\n", ""},
+		{"as JSON", []string{"i-1", "--query", "AutoScalingInstances[0].AutoScalingGroupName"}, 0, "\"group\"\n", ""},
+		{"in no group", []string{"i-2", "--query", "AutoScalingInstances[0].AutoScalingGroupName", "--output", "text"}, 0, "None\n", ""},
+		{"another query", []string{"i-1", "--query", "AutoScalingInstances[].LifecycleState", "--output", "text"}, 252, "", "knows queries such as"},
+		{"too much for text", []string{"i-1", "--output", "text"}, 252, "", "writes strings as text"},
+	} {
+		status, stdout, stderr := run(t, slices.Concat(describe, test.words)...)
+		if status != test.status || stdout != test.stdout || !strings.Contains(stderr, test.stderr) || (stderr == "") != (test.stderr == "") {
+			t.Errorf("%s: status %d, %q, %q, want %d, %q, %q", test.name, status, stdout, stderr, test.status, test.stdout, test.stderr)
+		}
+	}
+
+	complete := []string{"autoscaling", "complete-lifecycle-action", "--auto-scaling-group-name", "group", "--lifecycle-hook-name", "ready"}
+	status, stdout, stderr := run(t, append(complete, "--instance-id", "i-1", "--lifecycle-action-result", "ABANDON")...)
+	if status != 0 || stdout+stderr != "" {
+		t.Errorf("status %d, %q %q", status, stdout, stderr)
+	}
+	if got, want := a.completed, []string{"group ready i-1 ABANDON"}; !slices.Equal(got, want) {
+		t.Errorf("completed %q, want %q", got, want)
+	}
+	status, _, stderr = run(t, append(complete, "--instance-id", "i-2", "--lifecycle-action-result", "ABANDON")...)
+	if want := "An error occurred (ValidationError) when calling the CompleteLifecycleAction operation: No active Lifecycle Action"; status != 254 || !strings.Contains(stderr, want) {
+		t.Errorf("no action: status %d, %q, want 254, %q", status, stderr, want)
 	}
 }
 
