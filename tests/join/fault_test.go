@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,6 +257,7 @@ func TestJoinsWhileOthersMove(t *testing.T) {
 	w := newWorld(t)
 	a, b, c, d := w.launch(t, ""), w.launch(t, ""), w.launch(t, ""), w.launch(t, "")
 	bootAll(t, a, b, c, d)
+	e, f := w.launch(t, ""), w.launch(t, "")
 
 	var moves errgroup.Group
 	joining, joined := context.WithCancel(t.Context())
@@ -265,9 +265,7 @@ func TestJoinsWhileOthersMove(t *testing.T) {
 	moved := 0
 	moves.Go(func() error {
 		for joining.Err() == nil {
-			// Only the leader can hand over; it is one of those that stay, or d.
-			if d.moveLeader(joining, a) == nil || a.moveLeader(joining, b) == nil ||
-				b.moveLeader(joining, c) == nil || c.moveLeader(joining, a) == nil {
+			if moveLeader(joining, a, b, c, d, e, f) == nil {
 				moved++
 			}
 			select {
@@ -278,14 +276,21 @@ func TestJoinsWhileOthersMove(t *testing.T) {
 		return nil
 	})
 	moves.Go(func() error {
-		got, err := bootstrap.RemoveMember(t.Context(), etcd.Cluster{}, bootstrap.Node{InstanceID: a.ID, PrivateIP: a.IP}, d.ID, d.IP)
-		if err != nil || got.Result != bootstrap.Removed {
-			return fmt.Errorf("removal of %s is %+v, %w, want it removed", d.ID, got, err)
+		// A leader that has just been elected does not know yet that the others
+		// are well, and refuses. The function tries again, and so does this.
+		for {
+			got, err := bootstrap.RemoveMember(joining, etcd.Cluster{}, bootstrap.Node{InstanceID: a.ID, PrivateIP: a.IP}, d.ID, d.IP)
+			switch {
+			case err != nil:
+				return err
+			case got.Result == bootstrap.Removed:
+				w.terminate(d)
+				return nil
+			case got.Result != bootstrap.Refused:
+				return fmt.Errorf("removal of %s is %+v, want it removed", d.ID, got)
+			}
 		}
-		w.terminate(d)
-		return nil
 	})
-	e, f := w.launch(t, ""), w.launch(t, "")
 	bootAll(t, e, f)
 	joined()
 	if err := moves.Wait(); err != nil {
@@ -361,22 +366,41 @@ func (n *node) keys(t *testing.T) int64 {
 	return response.Count
 }
 
-// moveLeader hands the leadership from this node to another.
-func (n *node) moveLeader(ctx context.Context, to *node) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // the node may be gone
+// moveLeader hands the leadership from whoever has it to another voter.
+func moveLeader(ctx context.Context, nodes ...*node) error {
+	for _, n := range nodes {
+		if err := n.handOver(ctx); !errors.Is(err, errNotLeader) {
+			return err
+		}
+	}
+	return errNotLeader
+}
+
+var errNotLeader = errors.New("does not lead")
+
+// handOver hands the leadership to another voter, if this node has it.
+func (n *node) handOver(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.ClientURL(n.IP)}, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
+	status, err := client.Status(ctx, etcd.ClientURL(n.IP))
+	if err != nil || status.Leader != status.Header.MemberId {
+		return errNotLeader // one that is gone, or not there yet, does not lead either
+	}
 	members, err := client.MemberList(ctx)
 	if err != nil {
 		return err
 	}
 	for _, member := range members.Members {
-		if strings.HasSuffix(member.Name, to.ID) {
-			_, err = client.MoveLeader(ctx, member.ID)
+		if member.ID == status.Leader || member.IsLearner {
+			continue
+		}
+		if _, err = client.MoveLeader(ctx, member.ID); err == nil {
+			return nil
 		}
 	}
 	return err

@@ -35,21 +35,30 @@ func bootAll(t *testing.T, nodes ...*node) {
 	}
 }
 
-// voters asks a node for the voting members.
+// voters asks a node for the voting members, once each has published its name:
+// etcd does that after it has begun to serve.
 func voters(t *testing.T, through *node) map[string]uint64 {
 	t.Helper()
-	members, err := etcd.Cluster{}.Members(t.Context(), []string{etcd.ClientURL(through.IP)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]uint64{}
-	for _, member := range members {
-		if member.Learner || !member.Started() {
-			t.Errorf("member %s does not vote", member)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		members, err := etcd.Cluster{}.Members(ctx, []string{etcd.ClientURL(through.IP)})
+		if err != nil {
+			t.Fatal(err)
 		}
-		names[member.Name] = member.ID
+		names := map[string]uint64{}
+		for _, member := range members {
+			if member.Learner {
+				t.Errorf("member %s does not vote", member)
+			}
+			if member.Started() {
+				names[member.Name] = member.ID
+			}
+		}
+		if len(names) == len(members) {
+			return names
+		}
 	}
-	return names
 }
 
 func wantVoters(t *testing.T, through *node, nodes ...*node) map[string]uint64 {
