@@ -130,7 +130,8 @@ func (w *world) prepare() {
 	must(identities.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role, PolicyDocument: aws.String(
 		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Resource":"*","Action":[
 			"ec2:AttachVolume","ec2:DetachVolume","ec2:DescribeInstances","ec2:DescribeVolumes","ec2:DescribeVolumeStatus",
-			"dynamodb:GetItem","dynamodb:PutItem","autoscaling:SetInstanceHealth","autoscaling:DescribeAutoScalingInstances"]}]}`)}))(t)
+			"dynamodb:GetItem","dynamodb:PutItem","s3:GetObject",
+			"autoscaling:SetInstanceHealth","autoscaling:DescribeAutoScalingInstances","autoscaling:CompleteLifecycleAction"]}]}`)}))(t)
 	must(identities.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore")}))(t)
 	must(identities.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: role}))(t)
 	must(identities.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: role, RoleName: role}))(t)
@@ -139,6 +140,14 @@ func (w *world) prepare() {
 // launch makes the group with so many nodes. The user data is the stub's
 // shape, with a copy in place of the download.
 func (w *world) launch(nodes int32, before string) {
+	w.t.Helper()
+	w.launchWith(nodes, "mkdir -p $ETCFS_ROOT/usr/local/bin\ncp "+w.binary+" $ETCFS_ROOT/usr/local/bin/etcfs-bootstrap\n"+
+		before+"\nexec $ETCFS_ROOT/usr/local/bin/etcfs-bootstrap run\n")
+}
+
+// launchWith makes the group with so many nodes, which run a script below
+// their settings, and with hooks.
+func (w *world) launchWith(nodes int32, script string, hooks ...autoscalingtypes.LifecycleHookSpecification) {
 	t, ctx, config := w.t, w.t.Context(), w.AWSConfig()
 	t.Helper()
 	environment := must(w.settings.Encode())(t)
@@ -146,8 +155,7 @@ func (w *world) launch(nodes int32, before string) {
 	for _, variable := range environment {
 		userData += "export '" + variable + "'\n"
 	}
-	userData += "mkdir -p $ETCFS_ROOT/usr/local/bin\ncp " + w.binary + " $ETCFS_ROOT/usr/local/bin/etcfs-bootstrap\n" +
-		before + "\nexec $ETCFS_ROOT/usr/local/bin/etcfs-bootstrap run\n"
+	userData += script
 	compute := ec2.NewFromConfig(config)
 	image := must(compute.DescribeImages(ctx, &ec2.DescribeImagesInput{}))(t).Images[0]
 	template := must(compute.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
@@ -166,9 +174,10 @@ func (w *world) launch(nodes int32, before string) {
 	}
 	must(autoscaling.NewFromConfig(config).CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(group), MinSize: aws.Int32(0), MaxSize: aws.Int32(5), DesiredCapacity: &nodes,
-		AvailabilityZones: []string{"eu-west-1a"},
-		LaunchTemplate:    &autoscalingtypes.LaunchTemplateSpecification{LaunchTemplateId: template.LaunchTemplate.LaunchTemplateId, Version: aws.String("1")},
-		Tags:              []autoscalingtypes.Tag{tag(settings.TagClusterName, "demo"), tag(settings.TagRole, settings.RoleNode)},
+		AvailabilityZones:              []string{"eu-west-1a"},
+		LaunchTemplate:                 &autoscalingtypes.LaunchTemplateSpecification{LaunchTemplateId: template.LaunchTemplate.LaunchTemplateId, Version: aws.String("1")},
+		LifecycleHookSpecificationList: hooks,
+		Tags:                           []autoscalingtypes.Tag{tag(settings.TagClusterName, "demo"), tag(settings.TagRole, settings.RoleNode)},
 	}))(t)
 }
 
