@@ -33,6 +33,7 @@ func (q *Queues) Service() *api.Service {
 			"SendMessage":        q.sendMessage,
 			"ReceiveMessage":     q.receiveMessage,
 			"DeleteMessage":      q.deleteMessage,
+			"PurgeQueue":         q.purgeQueue,
 		},
 	}
 }
@@ -291,6 +292,17 @@ func (q *Queues) deleteMessage(_ context.Context, c *api.Call) (any, error) {
 	}
 	return nil, q.on(c, in.QueueURL, func(found *queue) error {
 		found.messages = slices.DeleteFunc(found.messages, func(m *message) bool { return m.receipt != "" && m.receipt == in.ReceiptHandle })
+		return nil
+	})
+}
+
+func (q *Queues) purgeQueue(_ context.Context, c *api.Call) (any, error) {
+	var in queueURL
+	if err := decode(c, &in); err != nil {
+		return nil, err
+	}
+	return nil, q.on(c, in.QueueURL, func(found *queue) error {
+		found.messages = nil
 		return nil
 	})
 }

@@ -3,7 +3,8 @@
 //
 // A message that was received stays hidden for the queue's visibility timeout
 // and is then there again. Not modelled: FIFO queues, delays, long polling,
-// redrive, and the ends of retention, since a region lives for minutes.
+// redrive, the minute that has to be between two purges, and the ends of
+// retention, since a region lives for minutes.
 package sqs
 
 import (

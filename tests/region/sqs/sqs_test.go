@@ -104,6 +104,27 @@ func TestLifeOfAQueue(t *testing.T) {
 	}
 }
 
+// Purging takes the messages that a receiver has, too.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	queues, client, _ := newQueues(t, "")
+	url := create(t, client, nil)
+	for _, body := range []string{"one", "two"} {
+		if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: url, MessageBody: &body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if received, err := client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: url}); err != nil || len(received.Messages) != 1 {
+		t.Fatalf("got %v, %v, want one message", received, err)
+	}
+	if _, err := client.PurgeQueue(t.Context(), &sqs.PurgeQueueInput{QueueUrl: url}); err != nil {
+		t.Fatal(err)
+	}
+	if left := queues.Messages("failed"); len(left) != 0 {
+		t.Errorf("got %q left, want nothing", left)
+	}
+}
+
 func TestAttributesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	_, client, _ := newQueues(t, "")
@@ -161,6 +182,10 @@ func TestAccess(t *testing.T) {
 		},
 		"sqs:ReceiveMessage": func() error {
 			_, err := client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: url})
+			return err
+		},
+		"sqs:PurgeQueue": func() error {
+			_, err := client.PurgeQueue(t.Context(), &sqs.PurgeQueueInput{QueueUrl: url})
 			return err
 		},
 		"sqs:SetQueueAttributes": func() error {
