@@ -50,7 +50,7 @@ func Files() (map[string][]byte, error) {
 			return golang.GeneratePackage(tool, pkg, nil)
 		}},
 		{"sdk/nodejs", func(pkg *schema.Package) (map[string][]byte, error) {
-			return nodejs.GeneratePackage(tool, pkg, nil, nil, false, nil)
+			return nodejs.GeneratePackage(tool, pkg, nil, nil, true, nil)
 		}},
 		{"sdk/python", func(pkg *schema.Package) (map[string][]byte, error) {
 			return python.GeneratePackage(tool, pkg, nil, nil)
