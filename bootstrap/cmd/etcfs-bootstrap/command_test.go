@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -151,7 +152,7 @@ func surroundings(t *testing.T, region, ip string) (url string) {
 		switch action := r.FormValue("Action"); action {
 		case "DescribeInstances":
 			fmt.Fprintf(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-0123456789abcdef0</instanceId>
-				<privateIpAddress>%s</privateIpAddress><tagSet><item><key>Role</key><value>etcfs-node</value></item></tagSet>
+				<instanceState><code>16</code><name>running</name></instanceState><privateIpAddress>%s</privateIpAddress><tagSet><item><key>Role</key><value>etcfs-node</value></item></tagSet>
 				</item></instancesSet></item></reservationSet></DescribeInstancesResponse>`, ip)
 		case "DescribeVolumes":
 			_, _ = io.WriteString(w, `<DescribeVolumesResponse><volumeSet><item><attachmentSet><item><instanceId>i-0123456789abcdef0</instanceId>
@@ -259,6 +260,46 @@ func TestStatus(t *testing.T) {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("the table does not have %q:\n%s", want, got.stdout)
 		}
+	}
+}
+
+// Off a node there is no metadata service, or what answers at its address is
+// something else.
+func TestOffANode(t *testing.T) {
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	t.Cleanup(refusing.Close)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // connections are made, nothing answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	status, removeMember := []string{"status"}, []string{"remove-member", "--instance-id=i-0123456789abcdef0"}
+	for name, test := range map[string]struct {
+		address, disabled string
+		command           []string
+		reason            string
+	}{
+		"status beside something else":        {refusing.URL, "", status, "403"},
+		"remove-member beside something else": {refusing.URL, "", removeMember, "403"},
+		"nobody":                              {closed.URL, "", status, "connection refused"},
+		"silence":                             {"http://" + silent.Addr().String(), "", removeMember, "getToken"},
+		"switched off":                        {refusing.URL, "true", status, "AWS_EC2_METADATA_DISABLED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", test.address)
+			t.Setenv("AWS_EC2_METADATA_DISABLED", test.disabled)
+			start := time.Now()
+			got := run(t, environ, append(test.command, "--root", t.TempDir())...)
+			if took := time.Since(start); took > 8*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if got.status != exitFailure || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 ||
+				!strings.Contains(got.stderr, "this is no EC2 instance") || !strings.Contains(got.stderr, test.reason) {
+				t.Errorf("got status %d, %s and %s, want %d and one line that says %q", got.status, got.stdout, got.stderr, exitFailure, test.reason)
+			}
+		})
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/spf13/cobra"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap"
-	"github.com/etcfs/pulumi-etcfs/bootstrap/aws"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
 )
 
@@ -48,11 +46,11 @@ func (p *program) removeMemberCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			self, err := aws.Metadata{API: imds.NewFromConfig(cfg)}.Identity(ctx)
+			self, err := thisNode(ctx, cfg)
 			if err != nil {
 				return err
 			}
-			removal, err := bootstrap.RemoveMember(ctx, etcd.Cluster{}, bootstrap.Node(self), instanceID, address)
+			removal, err := bootstrap.RemoveMember(ctx, etcd.Cluster{}, self, instanceID, address)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/olekukonko/tablewriter"
@@ -70,12 +69,12 @@ func (p *program) status(ctx context.Context) (bootstrap.Status, error) {
 	if err != nil {
 		return bootstrap.Status{}, err
 	}
-	self, err := aws.Metadata{API: imds.NewFromConfig(cfg)}.Identity(ctx)
+	self, err := thisNode(ctx, cfg)
 	if err != nil {
 		return bootstrap.Status{}, err
 	}
 	compute := ec2.NewFromConfig(cfg)
-	return bootstrap.ReadStatus(ctx, s.ClusterName, bootstrap.Node(self), bootstrap.Sources{
+	return bootstrap.ReadStatus(ctx, s.ClusterName, self, bootstrap.Sources{
 		Group:       aws.Group{EC2: compute, Cluster: s.ClusterName},
 		Lifecycle:   aws.Lifecycle{API: autoscaling.NewFromConfig(cfg)},
 		Etcd:        etcd.Cluster{},
