@@ -242,7 +242,7 @@ func (m *Machine) Remove() error {
 	default:
 		return fmt.Errorf("remove machine %s: it runs", m.spec.InstanceID)
 	}
-	m.machines.forget(m.spec)
+	m.machines.forget(m.spec.InstanceID)
 	console := m.Console()
 	m.mu.Lock()
 	m.console = console

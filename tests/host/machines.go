@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcfs/pulumi-etcfs/tests/region"
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
+	"github.com/etcfs/pulumi-etcfs/tests/region/fleet"
 	"github.com/etcfs/pulumi-etcfs/tests/region/imds"
 )
 
@@ -42,10 +43,10 @@ type Machines struct {
 	group string
 	front *front
 
+	fleet fleet.Fleet[*Machine]
+
 	mu        sync.Mutex
-	closed    bool
-	machines  map[string]*Machine
-	instances map[netip.Addr]*imds.Instance
+	instances map[netip.Addr]*ec2.MachineSpec
 	prepare   func(instanceID, root string) error
 }
 
@@ -69,7 +70,7 @@ func New(ctx context.Context, config Config) (_ *Machines, err error) {
 	}
 	m := &Machines{
 		config: config, group: fmt.Sprintf("%s%d", groupPrefix, time.Now().UnixNano()),
-		machines: map[string]*Machine{}, instances: map[netip.Addr]*imds.Instance{},
+		instances: map[netip.Addr]*ec2.MachineSpec{},
 	}
 	defer func() {
 		if err != nil {
@@ -140,13 +141,11 @@ func (m *Machines) PrepareNext(change func(instanceID, root string) error) {
 }
 
 // instance is who has an address, for the metadata service.
-func (m *Machines) instance(address netip.Addr) *imds.Instance {
+func (m *Machines) instance(address netip.Addr) *ec2.MachineSpec {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.instances[address]
 }
-
-var errClosed = errors.New("the region is closing")
 
 // Start boots a new machine.
 func (m *Machines) Start(ctx context.Context, spec ec2.MachineSpec) (ec2.Machine, error) {
@@ -155,12 +154,11 @@ func (m *Machines) Start(ctx context.Context, spec ec2.MachineSpec) (ec2.Machine
 		return nil, fmt.Errorf("make machine %s: %w", spec.InstanceID, err)
 	}
 	machine := &Machine{machines: m, spec: spec, exited: make(chan struct{}), disks: map[string]*disk{}}
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return nil, errClosed
+	if err := m.fleet.Add(spec.InstanceID, machine); err != nil {
+		return nil, err
 	}
-	m.machines[spec.InstanceID], m.instances[address] = machine, metadata(spec)
+	m.mu.Lock()
+	m.instances[address] = &spec
 	prepare := m.prepare
 	m.prepare = nil
 	m.mu.Unlock()
@@ -179,55 +177,25 @@ func (m *Machines) Start(ctx context.Context, spec ec2.MachineSpec) (ec2.Machine
 	return machine, nil
 }
 
-// metadata is what the metadata service tells a machine.
-func metadata(spec ec2.MachineSpec) *imds.Instance {
-	return &imds.Instance{
-		InstanceID: spec.InstanceID, PrivateIP: spec.PrivateIP, AvailabilityZone: spec.AvailabilityZone,
-		Region: spec.Region, AccountID: spec.AccountID, InstanceType: spec.InstanceType, ImageID: spec.ImageID,
-		UserData: spec.UserData, Tags: spec.Tags, RoleName: spec.RoleName,
-		Credentials: func() (imds.Credentials, error) {
-			c, err := spec.Credentials()
-			return imds.Credentials(c), err
-		},
-	}
-}
-
 // Machine returns a machine by its instance ID, nil when there is none.
-func (m *Machines) Machine(instanceID string) *Machine {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.machines[instanceID]
-}
+func (m *Machines) Machine(instanceID string) *Machine { return m.fleet.Machine(instanceID) }
 
-func (m *Machines) forget(spec ec2.MachineSpec) {
+// forget forgets a machine, and that it had an address.
+func (m *Machines) forget(instanceID string) {
+	m.fleet.Remove(instanceID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.machines[spec.InstanceID] == nil {
-		return
-	}
-	delete(m.machines, spec.InstanceID)
-	if address, err := netip.ParseAddr(spec.PrivateIP); err == nil {
-		delete(m.instances, address)
+	for address, instance := range m.instances {
+		if instance.InstanceID == instanceID {
+			delete(m.instances, address)
+		}
 	}
 }
 
 // Close kills every machine, refuses new ones, and takes the network down.
 // Disks stay until Remove.
 func (m *Machines) Close() error {
-	m.mu.Lock()
-	m.closed = true
-	var machines []*Machine
-	for _, machine := range m.machines {
-		machines = append(machines, machine)
-	}
-	m.mu.Unlock()
-	kills := make([]error, len(machines))
-	var group sync.WaitGroup
-	for i, machine := range machines {
-		group.Go(func() { kills[i] = machine.Kill() })
-	}
-	group.Wait()
-	problems := []error{errors.Join(kills...)}
+	problems := []error{m.fleet.Close()}
 	if m.front != nil {
 		problems = append(problems, m.front.close())
 	}

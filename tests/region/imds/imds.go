@@ -4,7 +4,7 @@
 // One Handler can serve every instance of a region, telling them apart by the
 // request, as the real service does behind 169.254.169.254, or be bound to one.
 // Not modelled: the hop limit, version 1, the signature of the instance
-// identity document.
+// identity document, the lifecycle state in an Auto Scaling Group.
 package imds
 
 import (
@@ -18,61 +18,34 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 )
-
-// Instance is what the service tells of one instance. Its functions are called
-// per request, as what they tell changes.
-type Instance struct {
-	InstanceID       string
-	PrivateIP        string
-	AvailabilityZone string
-	Region           string
-	AccountID        string
-	InstanceType     string
-	ImageID          string
-	UserData         []byte
-	Tags             map[string]string
-	// RoleName is the role of the instance profile, "" without one.
-	RoleName string
-	// Credentials returns the role's temporary credentials.
-	Credentials func() (Credentials, error)
-	// TargetLifecycleState is the state that the Auto Scaling Group moves the
-	// instance to, such as InService; nil or "" outside a group.
-	TargetLifecycleState func() string
-}
-
-// Credentials are temporary credentials of a role.
-type Credentials struct {
-	AccessKeyID     string
-	SecretAccessKey string
-	Token           string
-	Expiration      time.Time
-}
 
 // Handler serves the metadata of instances.
 type Handler struct {
 	// Instance returns the instance that a request came from, nil for none,
 	// which is answered 404.
-	Instance func(*http.Request) *Instance
+	Instance func(*http.Request) *ec2.MachineSpec
 
 	mu     sync.Mutex
 	tokens map[string]session
 }
 
 type session struct {
-	instance *Instance
+	instance *ec2.MachineSpec
 	expires  time.Time
 }
 
 // For serves one instance, whoever asks.
-func For(instance *Instance) *Handler {
-	return &Handler{Instance: func(*http.Request) *Instance { return instance }}
+func For(instance *ec2.MachineSpec) *Handler {
+	return &Handler{Instance: func(*http.Request) *ec2.MachineSpec { return instance }}
 }
 
 // BySource serves the instance that lookup knows under a request's source
 // address.
-func BySource(lookup func(netip.Addr) *Instance) *Handler {
-	return &Handler{Instance: func(r *http.Request) *Instance {
+func BySource(lookup func(netip.Addr) *ec2.MachineSpec) *Handler {
+	return &Handler{Instance: func(r *http.Request) *ec2.MachineSpec {
 		source, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil {
 			return nil
@@ -126,7 +99,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Handler) issue(w http.ResponseWriter, r *http.Request, instance *Instance) {
+func (h *Handler) issue(w http.ResponseWriter, r *http.Request, instance *ec2.MachineSpec) {
 	// The real service refuses requests that came through a proxy.
 	if r.Method != http.MethodPut || r.Header.Get("X-Forwarded-For") != "" {
 		refuse(w, http.StatusForbidden)
@@ -159,7 +132,7 @@ func refuse(w http.ResponseWriter, status int) {
 }
 
 // lookup finds the text of a path: a value, or the listing of a folder.
-func lookup(i *Instance, path string) (text string, ok bool, err error) {
+func lookup(i *ec2.MachineSpec, path string) (text string, ok bool, err error) {
 	version, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !ok || version != "latest" && version != "2021-03-23" {
 		return "", false, nil
@@ -198,7 +171,7 @@ func list(values map[string]string, folder string) []string {
 	return slices.Compact(names)
 }
 
-func metadata(i *Instance) (map[string]string, error) {
+func metadata(i *ec2.MachineSpec) (map[string]string, error) {
 	document, err := json.MarshalIndent(map[string]any{
 		"accountId": i.AccountID, "architecture": "x86_64", "availabilityZone": i.AvailabilityZone,
 		"imageId": i.ImageID, "instanceId": i.InstanceID, "instanceType": i.InstanceType,
@@ -222,11 +195,6 @@ func metadata(i *Instance) (map[string]string, error) {
 	for name, value := range i.Tags {
 		values["meta-data/tags/instance/"+name] = value
 	}
-	if i.TargetLifecycleState != nil {
-		if state := i.TargetLifecycleState(); state != "" {
-			values["meta-data/autoscaling/target-lifecycle-state"] = state
-		}
-	}
 	if i.RoleName != "" {
 		info, err := json.MarshalIndent(map[string]string{
 			"Code": "Success", "LastUpdated": now(), "InstanceProfileId": "AIPA" + strings.ToUpper(strings.TrimPrefix(i.InstanceID, "i-")),
@@ -243,7 +211,7 @@ func metadata(i *Instance) (map[string]string, error) {
 
 const credentialsPath = "meta-data/iam/security-credentials/"
 
-func credentials(i *Instance) (string, error) {
+func credentials(i *ec2.MachineSpec) (string, error) {
 	c, err := i.Credentials()
 	if err != nil {
 		return "", fmt.Errorf("get credentials of role %s: %w", i.RoleName, err)

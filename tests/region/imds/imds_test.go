@@ -13,18 +13,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	region "github.com/etcfs/pulumi-etcfs/tests/region/imds"
 )
 
-func instance() *region.Instance {
-	return &region.Instance{
+func instance() *ec2.MachineSpec {
+	return &ec2.MachineSpec{
 		InstanceID: "i-0123456789abcdef0", PrivateIP: "10.0.0.7", AvailabilityZone: "eu-west-1a", Region: "eu-west-1",
 		AccountID: "123456789012", InstanceType: "t3.medium", ImageID: "ami-1", UserData: []byte("#!/bin/sh\n"),
 		Tags: map[string]string{"ClusterName": "demo", "Role": "etcfs-node"}, RoleName: "node",
-		Credentials: func() (region.Credentials, error) {
-			return region.Credentials{AccessKeyID: "ASIA1", SecretAccessKey: "secret", Token: "session", Expiration: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, nil
+		Credentials: func() (ec2.Credentials, error) {
+			return ec2.Credentials{AccessKeyID: "ASIA1", SecretAccessKey: "secret", Token: "session", Expiration: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, nil
 		},
-		TargetLifecycleState: func() string { return "InService" },
 	}
 }
 
@@ -86,7 +86,6 @@ func TestPaths(t *testing.T) {
 		{"meta-data/iam/security-credentials/", 200, "node"},
 		{"meta-data/iam/security-credentials/node", 200, `"SecretAccessKey": "secret"`},
 		{"meta-data/iam/security-credentials/other", 404, ""},
-		{"meta-data/autoscaling/target-lifecycle-state", 200, "InService"},
 		{"dynamic/instance-identity/document", 200, `"accountId": "123456789012"`},
 		{"user-data", 200, "#!/bin/sh\n"},
 		{"meta-data/spot/instance-action", 404, ""},
@@ -100,9 +99,9 @@ func TestPaths(t *testing.T) {
 
 func TestAnInstanceWithoutARoleTagsOrUserData(t *testing.T) {
 	t.Parallel()
-	url := serve(t, region.For(&region.Instance{InstanceID: "i-1"}))
+	url := serve(t, region.For(&ec2.MachineSpec{InstanceID: "i-1"}))
 	header := map[string]string{"X-aws-ec2-metadata-token": token(t, url, "60")}
-	for _, path := range []string{"user-data", "meta-data/iam/info", "meta-data/iam/security-credentials/", "meta-data/tags/instance", "meta-data/autoscaling/target-lifecycle-state"} {
+	for _, path := range []string{"user-data", "meta-data/iam/info", "meta-data/iam/security-credentials/", "meta-data/tags/instance"} {
 		if status, body := do(t, http.MethodGet, url+"/latest/"+path, header); status != http.StatusNotFound {
 			t.Errorf("%s: status %d, %q, want 404", path, status, body)
 		}
@@ -152,11 +151,11 @@ func TestTokens(t *testing.T) {
 // token of one is no good for another.
 func TestBySource(t *testing.T) {
 	t.Parallel()
-	instances := map[netip.Addr]*region.Instance{
+	instances := map[netip.Addr]*ec2.MachineSpec{
 		netip.MustParseAddr("10.0.0.1"): {InstanceID: "i-1"},
 		netip.MustParseAddr("10.0.0.2"): {InstanceID: "i-2"},
 	}
-	handler := region.BySource(func(source netip.Addr) *region.Instance { return instances[source] })
+	handler := region.BySource(func(source netip.Addr) *ec2.MachineSpec { return instances[source] })
 	ask := func(source, method, path string, header map[string]string) (int, string) {
 		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		request.RemoteAddr = source + ":4000"

@@ -101,15 +101,7 @@ func newMachine(m *Machines, spec ec2.MachineSpec) (machine *Machine, err error)
 		return nil, fmt.Errorf("start the metadata service: %w", err)
 	}
 	machine.metadata = &http.Server{
-		Handler: imds.For(&imds.Instance{
-			InstanceID: spec.InstanceID, PrivateIP: spec.PrivateIP, AvailabilityZone: spec.AvailabilityZone,
-			Region: spec.Region, AccountID: spec.AccountID, InstanceType: spec.InstanceType, ImageID: spec.ImageID,
-			UserData: spec.UserData, Tags: spec.Tags, RoleName: spec.RoleName,
-			Credentials: func() (imds.Credentials, error) {
-				c, err := spec.Credentials()
-				return imds.Credentials(c), err
-			},
-		}),
+		Handler:           imds.For(&spec),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go machine.metadata.Serve(listener) //nolint:errcheck // always ErrServerClosed, from end
@@ -400,7 +392,7 @@ func (m *Machine) Remove() error {
 	default:
 		return fmt.Errorf("remove machine %s: it runs", m.spec.InstanceID)
 	}
-	m.machines.forget(m.spec.InstanceID)
+	m.machines.fleet.Remove(m.spec.InstanceID)
 	if err := os.RemoveAll(m.root); err != nil {
 		return fmt.Errorf("remove machine %s: %w", m.spec.InstanceID, err)
 	}

@@ -21,10 +21,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
+	"github.com/etcfs/pulumi-etcfs/tests/region/fleet"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin"
 )
 
@@ -51,10 +51,7 @@ type Config struct {
 type Machines struct {
 	config   Config
 	standins string
-
-	mu       sync.Mutex
-	closed   bool
-	machines map[string]*Machine
+	fleet    fleet.Fleet[*Machine]
 }
 
 var _ ec2.Machines = (*Machines)(nil)
@@ -74,7 +71,7 @@ func New(config Config) (*Machines, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Machines{config: config, standins: filepath.Join(config.WorkDir, "standins"), machines: map[string]*Machine{}}
+	m := &Machines{config: config, standins: filepath.Join(config.WorkDir, "standins")}
 	if err := standin.Install(m.standins, program); err != nil {
 		return nil, err
 	}
@@ -84,22 +81,16 @@ func New(config Config) (*Machines, error) {
 // Subnet is the CIDR block of the machines' addresses.
 func (m *Machines) Subnet() string { return m.config.Network.Subnet() }
 
-var errClosed = errors.New("the region is closing")
-
 // Start boots a new machine.
 func (m *Machines) Start(ctx context.Context, spec ec2.MachineSpec) (ec2.Machine, error) {
 	machine, err := newMachine(m, spec)
 	if err != nil {
 		return nil, fmt.Errorf("make machine %s: %w", spec.InstanceID, err)
 	}
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
+	if err := m.fleet.Add(spec.InstanceID, machine); err != nil {
 		machine.end()
-		return nil, errors.Join(errClosed, machine.Remove())
+		return nil, errors.Join(err, machine.Remove())
 	}
-	m.machines[spec.InstanceID] = machine
-	m.mu.Unlock()
 	if err := machine.powerOn(ctx); err != nil {
 		machine.end()
 		return nil, fmt.Errorf("boot machine %s: %w", spec.InstanceID, errors.Join(err, machine.Remove()))
@@ -108,32 +99,7 @@ func (m *Machines) Start(ctx context.Context, spec ec2.MachineSpec) (ec2.Machine
 }
 
 // Machine returns a machine by its instance ID, nil when there is none.
-func (m *Machines) Machine(instanceID string) *Machine {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.machines[instanceID]
-}
-
-func (m *Machines) forget(instanceID string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.machines, instanceID)
-}
+func (m *Machines) Machine(instanceID string) *Machine { return m.fleet.Machine(instanceID) }
 
 // Close kills every machine and refuses new ones. Disks stay until Remove.
-func (m *Machines) Close() error {
-	m.mu.Lock()
-	m.closed = true
-	var machines []*Machine
-	for _, machine := range m.machines {
-		machines = append(machines, machine)
-	}
-	m.mu.Unlock()
-	problems := make([]error, len(machines))
-	var group sync.WaitGroup
-	for i, machine := range machines {
-		group.Go(func() { problems[i] = machine.Kill() })
-	}
-	group.Wait()
-	return errors.Join(problems...)
-}
+func (m *Machines) Close() error { return m.fleet.Close() }

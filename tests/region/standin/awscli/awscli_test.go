@@ -20,6 +20,7 @@ import (
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 	"github.com/etcfs/pulumi-etcfs/tests/region/apitest"
+	"github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	"github.com/etcfs/pulumi-etcfs/tests/region/imds"
 	"github.com/etcfs/pulumi-etcfs/tests/region/s3"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/awscli"
@@ -45,7 +46,7 @@ func newAccount(t *testing.T) *account {
 				return nil, c.AuthorizeOn()
 			},
 			"DescribeAutoScalingInstances": func(_ context.Context, c *api.Call) (any, error) {
-				type instance struct{ InstanceId, AutoScalingGroupName string } //nolint:revive,staticcheck // AWS spells it so
+				type instance struct{ InstanceId, AutoScalingGroupName string } //nolint:staticcheck // AWS spells it so
 				var out struct {
 					Instances []instance `xml:"AutoScalingInstances>member"`
 				}
@@ -200,8 +201,8 @@ func TestCredentialsOfTheInstance(t *testing.T) {
 	newAccount(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-	instance := &imds.Instance{InstanceID: "i-1", RoleName: "node", Credentials: func() (imds.Credentials, error) {
-		return imds.Credentials{AccessKeyID: "ASIATEST", SecretAccessKey: "secret", Token: "token", Expiration: time.Now().Add(time.Hour)}, nil
+	instance := &ec2.MachineSpec{InstanceID: "i-1", RoleName: "node", Credentials: func() (ec2.Credentials, error) {
+		return ec2.Credentials{AccessKeyID: "ASIATEST", SecretAccessKey: "secret", Token: "token", Expiration: time.Now().Add(time.Hour)}, nil
 	}}
 	metadata := httptest.NewServer(imds.For(instance))
 	t.Cleanup(metadata.Close)
