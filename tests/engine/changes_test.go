@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
@@ -201,4 +204,70 @@ func TestMoveAndRename(t *testing.T) {
 		}
 	}
 	s.mustDestroy()
+}
+
+// In another subnet of the zone a cluster keeps its volume, its table and its
+// nodes; those that start from then on start there.
+func TestAnotherSubnetOfTheZone(t *testing.T) {
+	t.Parallel()
+	region := plane.New(t, "eu-west-1")
+	s := newStack(t, region, nil)
+	s.program(one(demo(nil)))
+	if _, err := s.up(); err != nil {
+		t.Fatal(err)
+	}
+	volume, before := s.exported("fs.volume"), subnetsOfNodes(t, region)
+	other := otherSubnet(t, region, "eu-west-1a")
+
+	s.program(one(demo(pulumi.Map{"availabilityZone": nil, "subnetId": pulumi.String(other)})))
+	if diff := gocmp.Diff([]string{"update Group nodes"}, s.steps()); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	got, err := s.up()
+	s.must("up with another subnet", got, err, changes{"update": 1})
+	if after := s.exported("fs.volume"); after != volume {
+		t.Errorf("the volume is %v, want %v kept", after, volume)
+	}
+	if diff := gocmp.Diff(before, subnetsOfNodes(t, region)); diff != "" {
+		t.Errorf("nodes and their subnets (-before +after):\n%s", diff)
+	}
+
+	scale(t, region, "demo-asg", 5)
+	after := subnetsOfNodes(t, region)
+	for id, in := range after {
+		want := other
+		if was, ok := before[id]; ok {
+			want = was
+		}
+		if in != want {
+			t.Errorf("%s is in %s, want %s", id, in, want)
+		}
+	}
+	if got, want := len(after), 5; got != want {
+		t.Errorf("got %d nodes, want %d", got, want)
+	}
+	got, err = s.up()
+	s.must("up again", got, err, nil)
+	got, err = s.refresh()
+	s.must("refresh", got, err, nil)
+	s.mustDestroy()
+}
+
+// subnetsOfNodes are the instances that run or are about to, each with its
+// subnet.
+func subnetsOfNodes(t testing.TB, region *plane.Plane) map[string]string {
+	t.Helper()
+	described, err := ec2.NewFromConfig(region.Config()).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{
+		Filters: []ec2types.Filter{{Name: aws.String("instance-state-name"), Values: []string{"pending", "running"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := map[string]string{}
+	for _, reservation := range described.Reservations {
+		for _, instance := range reservation.Instances {
+			nodes[aws.ToString(instance.InstanceId)] = aws.ToString(instance.SubnetId)
+		}
+	}
+	return nodes
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -135,14 +136,28 @@ func scale(t testing.TB, region *plane.Plane, name string, desired int32) {
 // defaultSubnet is the default subnet of a zone.
 func defaultSubnet(t testing.TB, region *plane.Plane, zone string) string {
 	t.Helper()
+	return subnet(t, region, zone, true)
+}
+
+// otherSubnet is a subnet of a zone that is not the default one.
+func otherSubnet(t testing.TB, region *plane.Plane, zone string) string {
+	t.Helper()
+	return subnet(t, region, zone, false)
+}
+
+func subnet(t testing.TB, region *plane.Plane, zone string, isDefault bool) string {
+	t.Helper()
 	described, err := ec2.NewFromConfig(region.Config()).DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
-		Filters: []ec2types.Filter{{Name: aws.String("availability-zone"), Values: []string{zone}}},
+		Filters: []ec2types.Filter{
+			{Name: aws.String("availability-zone"), Values: []string{zone}},
+			{Name: aws.String("default-for-az"), Values: []string{strconv.FormatBool(isDefault)}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(described.Subnets) == 0 {
-		t.Fatalf("%s has no subnet", zone)
+	if len(described.Subnets) != 1 {
+		t.Fatalf("%s has %d such subnets, want one", zone, len(described.Subnets))
 	}
 	return aws.ToString(described.Subnets[0].SubnetId)
 }

@@ -1,7 +1,7 @@
 // Package ec2 is the region's Elastic Compute Cloud: instances on real
 // machines, io2 Multi-Attach volumes backed by files, launch templates,
 // security groups, and one default VPC with a default subnet in each of three
-// zones.
+// zones and a second subnet in the first of them.
 //
 // State is kept across calls and every call is authorized on the resources and
 // with the condition keys of AWS's service authorization reference. Creation
@@ -10,10 +10,11 @@
 //
 // Not modelled: security groups filter nothing (machines share loopback or one
 // bridge), root volumes and their block device mappings are described but do
-// not exist, an instance's public address is its private one, instances are
-// launched by the Auto Scaling service only, stopped instances do not start
-// again, there are no key pairs, no data in snapshots, no spot instances, network interfaces
-// of their own, and no eventual consistency.
+// not exist, an instance's public address is its private one and is had in
+// default subnets only, instances are launched by the Auto Scaling service
+// only, stopped instances do not start again, there are no key pairs, no data in
+// snapshots, no spot instances, network interfaces of their own, and no
+// eventual consistency.
 //
 // Errors whose exact code AWS does not document, and which are a best guess:
 // the 17th attachment of a Multi-Attach volume (VolumeInUse), the second one

@@ -219,6 +219,12 @@ func TestZonesAndNetwork(t *testing.T) {
 		if len(subnets.Subnets) != 1 || *subnets.Subnets[0].CidrBlock != "127.9.9.64/26" || *subnets.Subnets[0].AvailableIpAddressCount != 59 {
 			t.Errorf("got subnets %+v", subnets.Subnets)
 		}
+		subnets = do[*sdk.DescribeSubnetsOutput](w)(w.client.DescribeSubnets(w.Context(), &sdk.DescribeSubnetsInput{Filters: []types.Filter{
+			filter("availability-zone", zoneA), filter("default-for-az", "false"), filter("map-public-ip-on-launch", "false"),
+		}}))
+		if len(subnets.Subnets) != 1 || *subnets.Subnets[0].CidrBlock != "127.9.9.192/26" || *subnets.Subnets[0].DefaultForAz {
+			t.Errorf("got other subnets %+v", subnets.Subnets)
+		}
 		_, err = w.client.DescribeSubnets(w.Context(), &sdk.DescribeSubnetsInput{SubnetIds: []string{"subnet-1"}})
 		w.wantError("unknown subnet", err, "InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
 		_, err = w.client.DescribeSubnets(w.Context(), &sdk.DescribeSubnetsInput{Filters: []types.Filter{filter("colour", "red")}})

@@ -260,7 +260,10 @@ func (s *Service) instanceXML(i *instance) instanceXML {
 	if !i.address.IsValid() {
 		return x // no longer in any network
 	}
-	x.Subnet, x.VPC, x.PrivateIP, x.PublicIP = i.subnet.id, s.network.vpcID, i.address.String(), i.address.String()
+	x.Subnet, x.VPC, x.PrivateIP = i.subnet.id, s.network.vpcID, i.address.String()
+	if i.subnet.isDefault {
+		x.PublicIP = x.PrivateIP
+	}
 	x.PrivateDNS = "ip-" + i.address.String() + "." + s.config.Region + ".compute.internal"
 	for _, id := range i.groups {
 		group := groupXML{ID: id}
@@ -327,7 +330,10 @@ func (s *Service) instanceAttributes(i *instance) attributes {
 	}
 	if i.address.IsValid() {
 		address := []string{i.address.String()}
-		found["private-ip-address"], found["ip-address"] = address, address
+		found["private-ip-address"] = address
+		if i.subnet.isDefault {
+			found["ip-address"] = address
+		}
 		found["network-interface.addresses.private-ip-address"] = address
 		found["subnet-id"], found["vpc-id"] = []string{i.subnet.id}, []string{s.network.vpcID}
 	}

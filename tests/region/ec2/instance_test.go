@@ -323,6 +323,31 @@ func TestAddressesComeBackLast(t *testing.T) {
 	})
 }
 
+// Only a default subnet gives its instances a public address.
+func TestInstanceInAnotherSubnet(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		found := do[*sdk.DescribeSubnetsOutput](w)(w.client.DescribeSubnets(w.Context(), &sdk.DescribeSubnetsInput{
+			Filters: []types.Filter{filter("default-for-az", "false")},
+		}))
+		made, err := w.Launch(ec2.LaunchRequest{TemplateID: w.newTemplate("demo"), Version: "1", SubnetID: *found.Subnets[0].SubnetId})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		got := w.describe(filter("private-ip-address", "127.9.9.196"))
+		if len(got) != 1 || *got[0].InstanceId != made.ID || *got[0].SubnetId != *found.Subnets[0].SubnetId || *got[0].Placement.AvailabilityZone != zoneA {
+			t.Fatalf("got instances %+v", got)
+		}
+		if got[0].PublicIpAddress != nil {
+			t.Errorf("it has the public address %s", *got[0].PublicIpAddress)
+		}
+		if got := w.describe(filter("ip-address", "127.9.9.196")); len(got) > 0 {
+			t.Errorf("it is found by a public address: %+v", got)
+		}
+	})
+}
+
 func TestSubnetWithoutFreeAddresses(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

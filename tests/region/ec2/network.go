@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
 )
 
 // network is the account's default VPC: the machines' address block, cut into
-// a default subnet for each of three zones.
+// a default subnet for each of three zones and another one, that somebody has
+// made, in the first.
 type network struct {
 	vpcID   string
 	block   netip.Prefix
@@ -19,6 +21,9 @@ type network struct {
 type subnet struct {
 	id, zone, zoneID string
 	block            netip.Prefix
+	// isDefault subnets are EC2's own: one per zone, whose instances get public
+	// addresses.
+	isDefault bool
 	// first and last are the addresses that instances can have.
 	first, last netip.Addr
 }
@@ -41,10 +46,12 @@ func newNetwork(region, cidr string) (network, error) {
 	n := network{vpcID: newID("vpc"), block: block.Masked()}
 	bits := block.Bits() + 2
 	start := n.block.Addr()
-	for i := range 3 {
+	const zones = 3
+	for i := range zones + 1 {
+		zone := i % zones
 		each := subnet{
-			id: newID("subnet"), zone: region + string(rune('a'+i)), zoneID: fmt.Sprintf("%s-az%d", zoneIDPrefix(region), i+1),
-			block: netip.PrefixFrom(start, bits),
+			id: newID("subnet"), zone: region + string(rune('a'+zone)), zoneID: fmt.Sprintf("%s-az%d", zoneIDPrefix(region), zone+1),
+			block: netip.PrefixFrom(start, bits), isDefault: i < zones,
 		}
 		skip := reservedByEC2
 		if i == 0 {
@@ -79,10 +86,15 @@ func advance(addr netip.Addr, by int) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(number >> 24), byte(number >> 16), byte(number >> 8), byte(number)})
 }
 
+// zones are the default subnets, one of each zone.
+func (n network) zones() []subnet {
+	return slices.DeleteFunc(slices.Clone(n.subnets), func(s subnet) bool { return !s.isDefault })
+}
+
 func (n network) zoneNames() []string {
-	names := make([]string, len(n.subnets))
-	for i, each := range n.subnets {
-		names[i] = each.zone
+	var names []string
+	for _, each := range n.zones() {
+		names = append(names, each.zone)
 	}
 	return names
 }
@@ -96,9 +108,10 @@ func (n network) subnet(id string) *subnet {
 	return nil
 }
 
+// zone is a zone's default subnet.
 func (n network) zone(name string) *subnet {
 	for i := range n.subnets {
-		if n.subnets[i].zone == name {
+		if n.subnets[i].zone == name && n.subnets[i].isDefault {
 			return &n.subnets[i]
 		}
 	}
@@ -172,7 +185,7 @@ func (s *Service) describeAvailabilityZones(_ context.Context, c *api.Call, in d
 		return nil, err
 	}
 	var all []availabilityZone
-	for _, each := range s.network.subnets {
+	for _, each := range s.network.zones() {
 		all = append(all, availabilityZone{
 			Name: each.zone, ID: each.zoneID, State: "available", Region: s.config.Region, GroupName: s.config.Region,
 			NetworkBorderGroup: s.config.Region, OptInStatus: "opt-in-not-required", Type: "availability-zone",
@@ -291,7 +304,7 @@ func (s *Service) describeSubnets(_ context.Context, c *api.Call, in describeSub
 		all[each.id] = subnetXML{
 			ID: each.id, ARN: s.arn("subnet", each.id), State: "available", OwnerID: s.config.AccountID, VPC: s.network.vpcID,
 			CIDR: each.block.String(), AvailableAddresses: s.availableAddresses(each), Zone: each.zone, ZoneID: each.zoneID,
-			DefaultForZone: true, MapPublicIPOnLaunch: true, Tags: tagSet(s.tags[each.id]),
+			DefaultForZone: each.isDefault, MapPublicIPOnLaunch: each.isDefault, Tags: tagSet(s.tags[each.id]),
 		}
 	}
 	id := func(x subnetXML) string { return x.ID }
@@ -299,8 +312,8 @@ func (s *Service) describeSubnets(_ context.Context, c *api.Call, in describeSub
 		return attributes{
 			"subnet-id": {x.ID}, "vpc-id": {x.VPC}, "availability-zone": {x.Zone}, "availabilityZone": {x.Zone},
 			"availability-zone-id": {x.ZoneID}, "cidr": {x.CIDR}, "cidr-block": {x.CIDR}, "cidrBlock": {x.CIDR}, "state": {x.State},
-			"default-for-az": {"true"}, "defaultForAz": {"true"}, "map-public-ip-on-launch": {"true"}, "owner-id": {x.OwnerID},
-			"subnet-arn": {x.ARN}, "available-ip-address-count": {fmt.Sprint(x.AvailableAddresses)},
+			"default-for-az": {boolean(x.DefaultForZone)}, "defaultForAz": {boolean(x.DefaultForZone)},
+			"map-public-ip-on-launch": {boolean(x.MapPublicIPOnLaunch)}, "owner-id": {x.OwnerID}, "subnet-arn": {x.ARN}, "available-ip-address-count": {fmt.Sprint(x.AvailableAddresses)},
 		}.withTags(s.tags[x.ID])
 	}, func(id string) error {
 		return clientError("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
