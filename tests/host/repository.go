@@ -130,7 +130,7 @@ type (
 
 // buildLibrary builds the package.
 func buildLibrary() (name string, content []byte, err error) {
-	folder, err := os.MkdirTemp("", "package-")
+	folder, err := os.MkdirTemp("", "etcfs-package-")
 	if err != nil {
 		return "", nil, err
 	}

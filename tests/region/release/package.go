@@ -96,7 +96,7 @@ var built = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // build writes the package and returns its file's name.
 func (p pkg) build(w io.Writer) (string, error) {
-	folder, err := os.MkdirTemp("", "package-")
+	folder, err := os.MkdirTemp("", "etcfs-package-")
 	if err != nil {
 		return "", err
 	}

@@ -26,9 +26,13 @@ func main() {
 	if standin.Is(filepath.Base(os.Args[0])) {
 		os.Exit(standin.Main(os.Args))
 	}
+	// Whatever ends the region, everything is cleaned up; that is a matter of
+	// seconds, so a second Ctrl-C does not cut it short.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	// A reader that goes away must not just kill it: with somebody to notify, the
+	// write fails instead. (To ignore the signal would be inherited by the nodes.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -98,18 +102,27 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) (err
 		defer cancel()
 		err = errors.Join(err, r.Close(closing))
 	}()
+	if _, err := io.WriteString(stdout, environment(r)); err != nil {
+		return fmt.Errorf("print the environment: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// environment is the region's environment as lines for a shell.
+func environment(r *region.Region) string {
+	var lines strings.Builder
 	for _, variable := range r.Environment() {
 		// The AWS CLI looks for a profile with an empty name if one is set.
 		if name, value, _ := strings.Cut(variable, "="); value == "" {
-			_, _ = fmt.Fprintf(stdout, "unset %s\n", name)
+			fmt.Fprintf(&lines, "unset %s\n", name)
 			continue
 		}
-		_, _ = fmt.Fprintf(stdout, "export %s\n", variable)
+		fmt.Fprintf(&lines, "export %s\n", variable)
 	}
 	// Where nodes find EtcFS and etcd: the component's releasesUrl.
-	_, _ = fmt.Fprintf(stdout, "export RELEASES_URL=%s\n", r.ReleasesURL())
-	<-ctx.Done()
-	return nil
+	fmt.Fprintf(&lines, "export RELEASES_URL=%s\n", r.ReleasesURL())
+	return lines.String()
 }
 
 // installTools asks for the folder of the tools as make does, when this is run
@@ -124,7 +137,7 @@ func installTools(ctx context.Context, stderr io.Writer) (string, error) {
 // workFolder makes the region's folder, and tells how to remove it.
 func workFolder(path string) (folder string, remove func() error, err error) {
 	if path == "" {
-		folder, err := os.MkdirTemp("", "region-")
+		folder, err := os.MkdirTemp("", "etcfs-region-")
 		if err != nil {
 			return "", nil, fmt.Errorf("make a temporary folder: %w", err)
 		}

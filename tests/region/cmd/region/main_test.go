@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -58,6 +59,54 @@ func TestRegionPrintsItsEnvironmentAndServesUntilInterrupted(t *testing.T) {
 		t.Errorf("it ended with: %v", err)
 	}
 }
+
+// Its temporary folder says whose it is, is where $TMPDIR wants it, and goes
+// with the region, whatever ends it.
+func TestTheTemporaryFolderIsRemoved(t *testing.T) {
+	tools := t.TempDir()
+	for _, name := range []string{"etcd", "etcdctl"} {
+		if err := os.WriteFile(filepath.Join(tools, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := errors.New("nobody reads")
+	for name, test := range map[string]struct {
+		tools   string
+		written error // of the environment
+		want    string
+	}{
+		"an interrupt":             {tools, nil, ""},
+		"a reader that goes away":  {tools, broken, "nobody reads"},
+		"a region that cannot run": {t.TempDir(), nil, "publish etcd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			temporary := t.TempDir()
+			t.Setenv("TMPDIR", temporary)
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			var during []string
+			printed := writer(func(p []byte) (int, error) {
+				during, _ = filepath.Glob(filepath.Join(temporary, "etcfs-region-*")) // the pattern is right
+				interrupt()
+				return len(p), test.written
+			})
+			err := run(ctx, []string{"--tools", test.tools}, printed, io.Discard)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+			if started := test.tools == tools; started && len(during) != 1 {
+				t.Errorf("got folders %q while it ran, want one", during)
+			}
+			if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+				t.Errorf("got %v (%v) left, want nothing", left, err)
+			}
+		})
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestRefusals(t *testing.T) {
 	t.Setenv("ETCFS_TOOLS", "")
