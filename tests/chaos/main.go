@@ -20,12 +20,30 @@ import (
 	"time"
 )
 
+const usage = `Chaos injects faults into an EtcFS cluster in a region in a box, on this machine
+only, and judges what came of it. When something was wrong it leaves the log of
+all that happened, and says where.
+
+Usage: make chaos DURATION=1m SEED=1, or, at the root of the repository after
+make build, ETCFS_TOOLS=$(make -s tools) bin/region/chaos [flags]
+
+`
+
 func main() {
-	duration := flag.Duration("duration", 10*time.Minute, "how long faults are injected; forming and settling come on top")
-	seedText := flag.String("seed", "", "seed of every choice, random when it is empty")
-	only := flag.String("faults", "", "names of the only faults to inject, separated by commas")
-	nodes := flag.Int("join", 0, "no faults: let so many nodes join three at once, and measure")
-	flag.Parse()
+	flags := flag.NewFlagSet("chaos", flag.ExitOnError) // the common one has flags of what is imported
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	duration := flags.Duration("duration", 10*time.Minute, "how long faults are injected; forming and settling come on top")
+	seedText := flags.String("seed", "", "seed of every choice, random when it is empty")
+	only := flags.String("faults", "", "names of the only faults to inject, separated by commas")
+	nodes := flags.Int("join", 0, "no faults: let so many nodes join three at once, and measure")
+	_ = flags.Parse(os.Args[1:]) // it exits instead
+	if flags.NArg() > 0 {
+		flags.Usage()
+		os.Exit(2)
+	}
 
 	seed := rand.Uint64()
 	if *seedText != "" {

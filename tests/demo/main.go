@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -37,7 +38,22 @@ type step struct {
 	target time.Duration
 }
 
+const usage = `Demo shows the life of an EtcFS cluster in a region in a box, on this machine only:
+up, three nodes, scale to five and back, lose the leader, destroy. It leaves
+nothing behind.
+
+Usage: make demo, or, at the root of the repository after make build,
+ETCFS_TOOLS=$(make -s tools) bin/region/demo
+`
+
 func main() {
+	flags := flag.NewFlagSet("demo", flag.ExitOnError) // the common one has flags of what is imported
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
+	_ = flags.Parse(os.Args[1:]) // it exits instead
+	if flags.NArg() > 0 {
+		flags.Usage()
+		os.Exit(2)
+	}
 	// Whatever ends the tour, everything is cleaned up; that is a matter of
 	// seconds, so a second Ctrl-C does not cut it short.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

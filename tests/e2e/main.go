@@ -21,10 +21,27 @@ import (
 	"github.com/etcfs/pulumi-etcfs/tests/host"
 )
 
+const usage = `E2e tells the life of an EtcFS cluster on systemd machines, on this machine only. It
+takes some minutes, needs root, systemd-nspawn and debootstrap, and leaves
+nothing behind but the machines' disk in the user's cache folder.
+
+Usage: make e2e, or, at the root of the repository after make build,
+ETCFS_TOOLS=$(make -s tools) bin/region/e2e
+
+ETCFS_E2E_VERBOSE=1 in the environment shows what the region does, too.
+`
+
 func main() {
-	image := flag.String("image", "", "`folder` of the machines' disk: for the program itself, in its namespaces")
-	work := flag.String("work", "", "empty `folder` for everything that is written: as -image")
-	flag.Parse()
+	flags := flag.NewFlagSet("e2e", flag.ExitOnError) // the common one has flags of what is imported
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
+	// The program gives them to itself, in its namespaces.
+	image := flags.String("image", "", "folder of the machines' disk")
+	work := flags.String("work", "", "empty folder for everything that is written")
+	_ = flags.Parse(os.Args[1:]) // it exits instead
+	if flags.NArg() > 0 {
+		flags.Usage()
+		os.Exit(2)
+	}
 	// Whatever ends the story, everything is cleaned up; that is a matter of
 	// seconds, so a second Ctrl-C does not cut it short.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
