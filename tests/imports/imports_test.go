@@ -59,6 +59,12 @@ var rules = map[string]rule{
 			module + "tests/":    "production code knows nothing of its tests",
 		},
 	},
+	"what people run at a terminal": {
+		of: []string{module + "tests/demo", module + "tests/e2e", module + "tests/chaos", module + "tests/region/cmd/region"},
+		forbidden: map[string]string{
+			"github.com/charmbracelet/bubbletea": "it asks the terminal for its colours before main, and waits five seconds for one that does not answer",
+		},
+	},
 }
 
 func TestImports(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/common/encoding"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
+	"gopkg.in/yaml.v3"
 )
 
 // Name is the name of the one stack in a folder.
@@ -53,7 +52,8 @@ type Stack struct {
 	output      io.Writer
 }
 
-// New copies the program, compiles it if it is in Go, and creates its stack.
+// New copies the program, compiles it if its runtime is "go" and nothing more,
+// and creates its stack.
 func New(ctx context.Context, c Config) (*Stack, error) {
 	program, state, temporary := filepath.Join(c.Folder, "program"), filepath.Join(c.Folder, "state"), filepath.Join(c.Folder, "tmp")
 	for _, folder := range []string{state, temporary} {
@@ -97,22 +97,28 @@ const binary = "compiled-program"
 // plugins are, and that the program is compiled already.
 func (s *Stack) prepare(ctx context.Context, c Config) error {
 	path := filepath.Join(s.program, "Pulumi.yaml")
-	project, err := workspace.LoadProject(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the project: %w", err)
 	}
-	project.Plugins = &workspace.Plugins{}
-	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
-		project.Plugins.Providers = append(project.Plugins.Providers, workspace.PluginOptions{Name: name, Path: c.Plugins[name]})
+	// Not by Pulumi's package for it, which brings a program that asks the
+	// terminal for its colours as it starts, and waits long for an answer.
+	project := map[string]any{}
+	if err := yaml.Unmarshal(content, &project); err != nil {
+		return fmt.Errorf("read the project: %w", err)
 	}
-	if project.Runtime.Name() == "go" {
+	providers := []any{}
+	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
+		providers = append(providers, map[string]any{"name": name, "path": c.Plugins[name]})
+	}
+	project["plugins"] = map[string]any{"providers": providers}
+	if project["runtime"] == "go" {
 		if err := s.compile(ctx, c.Replace); err != nil {
 			return err
 		}
-		project.Runtime.SetOption("binary", binary)
+		project["runtime"] = map[string]any{"name": "go", "options": map[string]any{"binary": binary}}
 	}
-	content, err := encoding.YAML.Marshal(project)
-	if err != nil {
+	if content, err = yaml.Marshal(project); err != nil {
 		return fmt.Errorf("encode the project: %w", err)
 	}
 	if err := os.WriteFile(path, content, 0o644); err != nil {
