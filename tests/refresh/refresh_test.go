@@ -6,22 +6,28 @@ package refresh_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
+	"github.com/etcfs/pulumi-etcfs/lambda/contract"
 	"github.com/etcfs/pulumi-etcfs/tests/fault"
 	"github.com/etcfs/pulumi-etcfs/tests/region"
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
+	regionec2 "github.com/etcfs/pulumi-etcfs/tests/region/ec2"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin"
 	"github.com/etcfs/pulumi-etcfs/tests/region/standin/etcfs"
 	"github.com/etcfs/pulumi-etcfs/tests/scenario"
@@ -57,7 +63,7 @@ type world struct {
 	volume  string
 }
 
-// newWorld makes a cluster, and returns when pulumi up does: with mounted nodes.
+// newWorld makes a region, and a stack with nothing in it.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	tools := os.Getenv("ETCFS_TOOLS")
@@ -90,16 +96,22 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.set("releasesUrl", w.ReleasesURL())
+	return w
+}
+
+// create makes the cluster, and returns when pulumi up does: with mounted nodes.
+func (w *world) create() scenario.View {
+	w.t.Helper()
 	w.up()
-	outputs, err := w.stack.Outputs(ctx)
+	outputs, err := w.stack.Outputs(w.t.Context())
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.group, w.volume = fmt.Sprint(outputs["group"]), fmt.Sprint(outputs["volume"])
 	w.Cluster = scenario.Open(w.AWSConfig(), scenario.Names{
 		Cluster: "demo", Group: w.group, LogGroup: "/aws/lambda/" + fmt.Sprint(outputs["function"]),
 	})
-	return w
+	return w.settled()
 }
 
 func (w *world) close() {
@@ -220,7 +232,7 @@ const file = "$ETCFS_ROOT" + settings.MountPoint + "/before"
 func TestNewReleaseRollsThroughTheCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.settled()
+	before := w.create()
 	w.run(before.Nodes[0].InstanceID, "echo kept >"+file)
 	if err := w.Releases.PublishEtcFS(etcfs.Release{Version: "0.37.0", Config: true, VolumeID: true}); err != nil {
 		t.Fatal(err)
@@ -263,27 +275,23 @@ func TestNewReleaseRollsThroughTheCluster(t *testing.T) {
 	w.allowed()
 }
 
-// A template that no node can boot from takes no node away, and another pulumi
-// up puts its own in place of it, in the middle of the refresh.
-func TestTemplateThatCannotBootIsReplaced(t *testing.T) {
+// An up that waits for its nodes waits on when some of them cannot boot and are
+// replaced. Later, a template that no node can boot from takes no node away,
+// and another up puts its own in place of it, in the middle of the refresh.
+func TestNodesThatCannotBoot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.settled()
+	w.Releases.Fail("checksums.txt", http.StatusNotFound, 2)
+	before := w.create()
+	if got, want := w.journal.count(failed), 2; got != want {
+		t.Errorf("%d launches failed while up waited, want %d", got, want)
+	}
 	w.journal.forget()
 	watch := w.watch(before)
 
 	w.set("etcfsVersion", "0.99.0") // there is no such release
 	w.up()
-	within, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := poll(within, func() error {
-		if tries := w.journal.count(failed); tries < 2 {
-			return fmt.Errorf("%d launches have failed", tries)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	w.awaitFailures(2)
 	view, err := w.Look(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -314,6 +322,56 @@ func TestTemplateThatCannotBootIsReplaced(t *testing.T) {
 	w.allowed()
 }
 
+// An up that is interrupted while it waits for nodes that cannot boot is
+// repeated, or destroyed, as if it had failed.
+func TestUpIsInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("etcfsVersion", "0.37.0") // which is not there yet
+	for _, then := range []func(){
+		func() { w.destroyed() },
+		func() {
+			if err := w.Releases.PublishEtcFS(etcfs.Release{Version: "0.37.0", Config: true, VolumeID: true}); err != nil {
+				t.Fatal(err)
+			}
+			w.create()
+			w.up("--expect-no-changes")
+			w.destroyed()
+		},
+	} {
+		w.journal.forget()
+		ctx, interrupt := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.stack.Up(ctx) }()
+		w.awaitFailures(1)
+		select {
+		case err := <-done:
+			t.Fatalf("up ended while nodes were still tried: %v", err)
+		default:
+		}
+		interrupt()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("up that is interrupted: got %v, want it cancelled", err)
+		}
+		then()
+	}
+}
+
+// awaitFailures waits until so many launches have been given up.
+func (w *world) awaitFailures(count int) {
+	w.t.Helper()
+	within, cancel := context.WithTimeout(w.t.Context(), limit)
+	defer cancel()
+	if err := poll(within, func() error {
+		if tries := w.journal.count(failed); tries < count {
+			return fmt.Errorf("%d launches have failed, not %d", tries, count)
+		}
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // replaced checks that the group has other instances than before, all of them
 // of one version of the template, which is the group's.
 func (w *world) replaced(before scenario.View, version string) {
@@ -331,18 +389,50 @@ func (w *world) replaced(before scenario.View, version string) {
 	}
 }
 
-// destroyed destroys the stack with its nodes running.
+// destroyed destroys the stack as it is, and checks that no instance waited for
+// a hook on its way, and that nothing was tried before its time: the volume
+// last, when nothing is attached any more.
 func (w *world) destroyed() {
 	w.t.Helper()
+	w.journal.forget()
+	var refused []string
+	var mu sync.Mutex
+	remove := w.Intercept(func(ctx context.Context, c *api.Call, next func(context.Context) (any, error)) (any, error) {
+		result, err := next(ctx)
+		if err != nil && strings.HasPrefix(c.Action, "Delete") {
+			mu.Lock()
+			defer mu.Unlock()
+			refused = append(refused, fmt.Sprintf("%s: %v", c.Action, err))
+		}
+		return result, err
+	})
+	defer remove()
 	begun := time.Now()
 	if err := w.stack.Destroy(w.t.Context()); err != nil {
 		w.t.Fatalf("%v\n%s", err, &w.output)
 	}
-	w.t.Logf("destroy took %s", time.Since(begun).Round(100*time.Millisecond))
+	took := time.Since(begun)
+	w.t.Logf("destroy took %s", took.Round(100*time.Millisecond))
+	if took > contract.HookHeartbeat/2 {
+		w.t.Errorf("destroy took %s, which is long for one that waits for nothing", took)
+	}
+	if waited := w.journal.count(leaving); waited > 0 {
+		w.t.Errorf("%d instances waited for the hook on their way", waited)
+	}
+	if len(refused) > 0 {
+		w.t.Errorf("what was deleted too early was refused: %q", refused)
+	}
 	for _, instance := range w.EC2.Instances() {
-		if instance.State != "terminated" {
+		if instance.State != regionec2.StateTerminated {
 			w.t.Errorf("after destroy %s is %s", instance.ID, instance.State)
 		}
+	}
+	volumes, err := ec2.NewFromConfig(w.AWSConfig()).DescribeVolumes(w.t.Context(), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if got := len(volumes.Volumes); got > 0 {
+		w.t.Errorf("after destroy there are %d volumes", got)
 	}
 }
 

@@ -49,7 +49,7 @@ type activityResult struct {
 
 func (s *Service) emitResult(g *group, detailType string, a *activity, instanceID string) {
 	status := statusInProgress // so the events of successes say
-	if a.status == "Failed" {
+	if a.status == "Failed" || a.status == "Cancelled" {
 		status = a.status
 	}
 	resources := []string{g.arn}

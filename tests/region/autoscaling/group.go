@@ -272,7 +272,7 @@ func (s *Service) deleteGroup(c *api.Call, in deleteGroupInput) (any, error) {
 	for _, m := range sorted(g.members) {
 		if m.isTerminating() {
 			for _, each := range slices.Clone(m.actions) {
-				s.complete(g, m, each, resultContinue)
+				s.complete(g, m, each, resultContinue, completedWith(resultContinue))
 			}
 			continue
 		}

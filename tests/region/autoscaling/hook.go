@@ -145,20 +145,22 @@ func (s *Service) await(g *group, m *member, a *action) {
 		defer s.mu.Unlock()
 		if a.timer == timer && slices.Contains(m.actions, a) && !s.closed {
 			s.config.Logger.Info("lifecycle action timed out", "group", g.name, "instance", m.id, "hook", a.hook.name, "result", a.hook.result)
-			s.complete(g, m, a, a.hook.result)
+			s.complete(g, m, a, a.hook.result, "Heartbeat Timeout")
 		}
 	})
 	a.timer = timer
 }
 
-// complete ends an action.
-func (s *Service) complete(g *group, m *member, a *action, result string) {
+// complete ends an action. The reason is for the record of a launch that is
+// abandoned, which counts as cancelled and not as failed.
+func (s *Service) complete(g *group, m *member, a *action, result, reason string) {
 	a.timer.Stop()
 	m.actions = slices.DeleteFunc(slices.Clone(m.actions), func(each *action) bool { return each == a })
 	if result == resultAbandon {
 		m.cancelActions() // the other hooks are skipped
 		if !m.isTerminating() {
-			m.activity.end("Failed", "Instance "+m.id+" was abandoned by the lifecycle hook "+a.hook.name)
+			m.activity.end("Cancelled", "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token "+a.token+" was abandoned: "+reason)
+			m.activity.description += ".  Status Reason: " + m.activity.message
 			s.emitResult(g, "EC2 Instance Launch Unsuccessful", m.activity, m.id)
 			s.retryLater(g)
 			s.beginTermination(g, m, "a lifecycle action was abandoned or timed out")
@@ -169,6 +171,10 @@ func (s *Service) complete(g *group, m *member, a *action, result string) {
 	if len(m.actions) == 0 {
 		s.actionsDone(g, m)
 	}
+}
+
+func completedWith(result string) string {
+	return "Lifecycle Action Completed with " + result + " Result"
 }
 
 // actionsDone moves an instance on that waits for nothing any more.
@@ -220,7 +226,7 @@ func (s *Service) deleteHook(c *api.Call, in deleteHookInput) (any, error) {
 			if m.isTerminating() {
 				result = resultContinue
 			}
-			s.complete(g, m, each, result)
+			s.complete(g, m, each, result, completedWith(result))
 		}
 	}
 	return nil, nil
@@ -310,7 +316,7 @@ func (s *Service) completeAction(c *api.Call, in completeActionInput) (any, erro
 	if in.Result != resultContinue && in.Result != resultAbandon {
 		return nil, invalid("LifecycleActionResult is %q, it must be CONTINUE or ABANDON", in.Result)
 	}
-	s.complete(g, m, found, in.Result)
+	s.complete(g, m, found, in.Result, completedWith(in.Result))
 	return nil, nil
 }
 

@@ -2,12 +2,15 @@ package autoscaling_test
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/fake"
 )
@@ -174,6 +177,18 @@ func TestLaunchingHook(t *testing.T) {
 				synctest.Wait()
 				if got := len(w.events.Of("EC2 Instance Launch Unsuccessful")); got != 2 {
 					t.Errorf("got %d failed launches, want 2", got)
+				}
+				activities, err := w.client.DescribeScalingActivities(w.Context(), &sdk.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String(groupName)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range []string{"Heartbeat Timeout", "Lifecycle Action Completed with ABANDON Result"} {
+					if !slices.ContainsFunc(activities.Activities, func(a types.Activity) bool {
+						return a.StatusCode == types.ScalingActivityStatusCodeCancelled && strings.HasSuffix(*a.StatusMessage, " was abandoned: "+want) &&
+							strings.HasSuffix(*a.Description, *a.StatusMessage)
+					}) {
+						t.Errorf("no launch was cancelled by %q", want)
+					}
 				}
 			})
 		})
