@@ -4,7 +4,8 @@
 // A plugin built with the tag "release" carries both inside (see embedded.go);
 // any other build compiles them from the module's source with the Go toolchain,
 // once per source and toolchain. Either way they end up as files in the user's
-// cache folder, since Pulumi uploads files, and are named by what is in them.
+// cache folder, since Pulumi uploads files, and are named by what is in them;
+// those of earlier versions are removed.
 // The same source and the same toolchain give the same bytes on every machine.
 package artifact
 
@@ -13,6 +14,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -105,7 +107,7 @@ func inFolder(folder string) (Set, error) {
 // unpacked writes the files of a folder into the cache, below a name made of
 // their checksums.
 func unpacked(files fs.FS) Bundle {
-	return Bundle{func(_ context.Context, cache string, _ func(string)) (Set, error) {
+	return Bundle{func(_ context.Context, cache string, progress func(string)) (Set, error) {
 		bootstrap, err := fs.ReadFile(files, BootstrapName)
 		if err != nil {
 			return Set{}, fmt.Errorf("read the embedded bootstrap: %w", err)
@@ -120,13 +122,17 @@ func unpacked(files fs.FS) Bundle {
 			Bootstrap: File{filepath.Join(folder, BootstrapName), hex.EncodeToString(sums[0][:])},
 			Function:  File{filepath.Join(folder, FunctionName), hex.EncodeToString(sums[1][:])},
 		}
+		known := use(folder) == nil
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return Set{}, fmt.Errorf("create the cache folder: %w", err)
 		}
-		if err := keep(set.Bootstrap.Path, bootstrap); err != nil {
+		if err := errors.Join(keep(set.Bootstrap.Path, bootstrap), keep(set.Function.Path, function)); err != nil {
 			return Set{}, err
 		}
-		return set, keep(set.Function.Path, function)
+		if !known {
+			tidy(cache, progress)
+		}
+		return set, nil
 	}}
 }
 

@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
 )
@@ -142,6 +144,67 @@ func TestUnpacked(t *testing.T) {
 	files[artifact.BootstrapName] = &fstest.MapFile{Data: []byte("another bootstrap")}
 	if set, _ := load(t, artifact.Unpacked(files), cache); set.Bootstrap.Path == sets[0].Bootstrap.Path {
 		t.Error("another release uses the files of this one")
+	}
+}
+
+// A new version removes what earlier ones left, but for the one used last and
+// those that somebody may be using.
+func TestEarlierVersionsAreRemoved(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	for name, ago := range map[string]time.Duration{
+		"source-used-just-now": time.Minute, "release-used-before": 2 * time.Hour, "source-old": 3 * time.Hour, "release-old": 30 * 24 * time.Hour,
+		"host": 30 * 24 * time.Hour, // somebody else's
+	} {
+		folder := filepath.Join(cache, name)
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{filepath.Join(folder, artifact.BootstrapName), folder + ".lock"} {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(folder, time.Now().Add(-ago), time.Now().Add(-ago)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := fstest.MapFS{artifact.BootstrapName: {Data: []byte("the bootstrap")}, artifact.FunctionName: {Data: []byte("the function")}}
+	set, said := load(t, artifact.Unpacked(files), cache)
+	if len(said) > 0 {
+		t.Errorf("got messages %q, want none", said)
+	}
+	left := func() []string {
+		entries, err := os.ReadDir(cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	release := filepath.Base(filepath.Dir(set.Bootstrap.Path))
+	want := []string{"host", "host.lock", release, "source-used-just-now", "source-used-just-now.lock"}
+	if got := left(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+
+	// It is the last use that counts, and not when it was made.
+	hour := time.Now().Add(-2 * time.Hour)
+	for _, name := range []string{release, "source-used-just-now"} {
+		if err := os.Chtimes(filepath.Join(cache, name), hour, hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load(t, artifact.Unpacked(files), cache)
+	files[artifact.BootstrapName] = &fstest.MapFile{Data: []byte("another bootstrap")}
+	another, _ := load(t, artifact.Unpacked(files), cache)
+	want = []string{"host", "host.lock", release, filepath.Base(filepath.Dir(another.Bootstrap.Path))}
+	slices.Sort(want)
+	if got := left(); !slices.Equal(got, want) {
+		t.Errorf("after a further version: got %q, want %q", got, want)
 	}
 }
 

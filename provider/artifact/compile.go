@@ -123,12 +123,12 @@ func compiled(source fs.FS) Bundle {
 		}
 		folder := filepath.Join(cache, "source-"+fingerprint(files, toolchain))
 		// Two clusters, or two programs, that start together compile once.
-		lock := flock.New(folder + ".lock")
+		lock := flock.New(lockOf(folder))
 		if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
 			return Set{}, fmt.Errorf("wait for another process that compiles: %w", err)
 		}
 		defer lock.Unlock()
-		if _, err := os.Stat(folder); err == nil {
+		if use(folder) == nil {
 			return inFolder(folder)
 		}
 
@@ -151,6 +151,7 @@ func compiled(source fs.FS) Bundle {
 		if err := os.Rename(output, folder); err != nil {
 			return Set{}, fmt.Errorf("keep what was compiled: %w", err)
 		}
+		tidy(cache, progress)
 		return inFolder(folder)
 	}}
 }
