@@ -49,13 +49,40 @@ func Image(ctx context.Context, cache string, progress func(line string)) (strin
 		}
 	}
 	defer lock.Close()
-	if _, err := os.Stat(folder); err == nil {
+	now := time.Now()
+	if os.Chtimes(folder, now, now) == nil { // it is there, and used
 		return folder, nil
 	}
 	if err := build(ctx, folder, progress); err != nil {
 		return "", fmt.Errorf("build the image: %w", err)
 	}
+	if err := prune(cache, folder); err != nil {
+		return "", fmt.Errorf("remove earlier images: %w", err)
+	}
 	return folder, nil
+}
+
+// busy is how long an image stays after its last use: longer than any machine
+// runs on it.
+const busy = time.Hour
+
+// prune removes images of other recipes, half a gigabyte each.
+func prune(cache, current string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		folder := filepath.Join(cache, entry.Name())
+		info, err := entry.Info()
+		if err != nil || !entry.IsDir() || folder == current || time.Since(info.ModTime()) < busy {
+			continue // one that has just gone, too
+		}
+		if err := errors.Join(os.RemoveAll(folder), os.RemoveAll(folder+".lock")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // recipeHash names an image by what it is made of.
