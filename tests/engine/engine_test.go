@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -125,21 +126,26 @@ func TestBadInputFailsThePreviewAndCreatesNothing(t *testing.T) {
 func TestUpThatFailsIsRepeatedOrDestroyed(t *testing.T) {
 	t.Parallel()
 	refusal := api.Errorf(http.StatusBadRequest, "ServiceQuotaExceeded", "not today")
-	for _, operation := range []string{
-		"PutRetentionPolicy",     // the log group is there, its retention is not
-		"CreateFunction",         // much is there already
-		"CreateAutoScalingGroup", // everything is there but the nodes
+	for _, test := range []struct {
+		operation string // what is refused
+		destroyed bool   // as it is, in place of being repeated
+	}{
+		{"PutRetentionPolicy", false},     // the log group is there, its retention is not
+		{"CreateFunction", true},          // much is there already
+		{"CreateAutoScalingGroup", false}, // everything is there but the nodes
+		{"PutLifecycleHook", false},       // the nodes run
+		{"PutLifecycleHook", true},
 	} {
-		t.Run(operation, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, destroyed %t", test.operation, test.destroyed), func(t *testing.T) {
 			t.Parallel()
 			region := plane.New(t, "eu-west-1")
 			s := newStack(t, region, nil)
 			s.program(one(demo(nil)))
-			remove := region.Refuse(operation, refusal)
+			remove := region.Refuse(test.operation, refusal)
 			if _, err := s.up(); err == nil || !strings.Contains(s.output.String(), "ServiceQuotaExceeded: not today") {
 				t.Fatalf("up that is refused: got error %v and output\n%s", err, &s.output)
 			}
-			if operation == "CreateFunction" { // destroyed as it is
+			if test.destroyed {
 				s.mustDestroy()
 				return
 			}
