@@ -8,6 +8,8 @@ import (
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
+	component "github.com/pulumi/pulumi/sdk/v3/go/pulumi/provider"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
 	"github.com/etcfs/pulumi-etcfs/provider/asg"
@@ -35,7 +37,7 @@ func New(programs artifact.Bundle) (p.Provider, error) {
 		WithPluginDownloadURL("github://api.github.com/etcfs/pulumi-etcfs").
 		WithKeywords("category/infrastructure", "kind/component", "etcfs", "aws").
 		WithLanguageMap(languages).
-		WithComponents(infer.Component(&asg.Component{Programs: programs})).
+		WithComponents(asg.Component(programs)).
 		Build()
 }
 
@@ -70,5 +72,9 @@ func Serve(ctx context.Context, programs artifact.Bundle) error {
 	if err != nil {
 		return fmt.Errorf("assemble the provider: %w", err)
 	}
-	return provider.Run(ctx, Name, Version)
+	serve := p.RawServer(Name, Version, provider)
+	return component.MainContext(ctx, Name, func(engine *component.HostClient) (pulumirpc.ResourceProviderServer, error) {
+		server, err := serve(engine)
+		return aliasServer{server}, err
+	})
 }

@@ -79,6 +79,7 @@ const (
 // Annotate implements [infer.Annotated]: the text that every SDK carries.
 func (a *ClusterArgs) Annotate(text infer.Annotator) {
 	node := settings.Defaults()
+	const plain = " It decides what is declared, so it takes neither a secret nor what is not known at preview."
 
 	text.Describe(&a.ClusterName, "The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. "+
 		"3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. "+
@@ -127,13 +128,13 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 		"`%s`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.", settings.RecoveryReform))
 
 	text.Describe(&a.WaitForReady, fmt.Sprintf("Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to %s, "+
-		"and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.", readyTimeout))
+		"and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists."+plain, readyTimeout))
 	text.Describe(&a.InstanceRefresh, "Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. "+
 		"It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. "+
-		"Default `false`: running nodes keep the old template until they are replaced for another reason.")
-	text.Describe(&a.RetainVolume, "Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.")
+		"Default `false`: running nodes keep the old template until they are replaced for another reason."+plain)
+	text.Describe(&a.RetainVolume, "Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`."+plain)
 	text.Describe(&a.FinalSnapshot, "Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. "+
-		"Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.")
+		"Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`."+plain)
 
 	text.Describe(&a.AlarmActions, "The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. "+
 		"The alarm and the queue with the event exist in any case; by default nobody is told.")

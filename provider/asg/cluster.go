@@ -49,7 +49,7 @@ type Cluster struct {
 // them, and returns an *errors.InputPropertiesError that lists everything that
 // is wrong with them.
 func NewCluster(ctx *pulumi.Context, name string, args *ClusterArgs, opts ...pulumi.ResourceOption) (*Cluster, error) {
-	cluster, err := construct(ctx, name, args, artifact.Installed(), opts...)
+	cluster, err := construct(ctx, name, args, nil, artifact.Installed(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,25 +59,16 @@ func NewCluster(ctx *pulumi.Context, name string, args *ClusterArgs, opts ...pul
 	return cluster, nil
 }
 
-// Component serves the component from a plugin, with the programs that the
-// plugin carries.
-type Component struct{ Programs artifact.Bundle }
-
-// Construct implements [infer.ComponentResource].
-func (c *Component) Construct(ctx *pulumi.Context, name, _ string, args *ClusterArgs, opts pulumi.ResourceOption) (*Cluster, error) {
-	return construct(ctx, name, args, c.Programs, opts)
-}
-
 // construct is the table of contents of what a cluster consists of. What is
 // declared later depends on what is declared before it.
-func construct(ctx *pulumi.Context, name string, args *ClusterArgs, programs artifact.Bundle, opts ...pulumi.ResourceOption) (*Cluster, error) {
+func construct(ctx *pulumi.Context, name string, args *ClusterArgs, mistakes map[string]mistake, programs artifact.Bundle, opts ...pulumi.ResourceOption) (*Cluster, error) {
 	cluster := &Cluster{}
 	if err := ctx.RegisterComponentResource(Token, name, cluster, opts...); err != nil {
 		return nil, fmt.Errorf("register %s: %w", name, err)
 	}
 	b := &builder{ctx: ctx, name: name, cluster: cluster}
 
-	place, err := b.inspect(args) // what is given, where it goes, and whether it can be
+	place, err := b.inspect(args, mistakes) // what is given, where it goes, and whether it can be
 	if err != nil {
 		return nil, err
 	}
@@ -144,15 +135,6 @@ func (b *builder) child(role string) string { return b.name + "-" + role }
 
 // parent makes a resource, or a lookup, the component's: it has its provider.
 func (b *builder) parent() pulumi.ResourceOrInvokeOption { return pulumi.Parent(b.cluster) }
-
-// Annotate implements [infer.Annotated].
-func (c *Component) Annotate(text infer.Annotator) {
-	text.SetToken("asg", "Cluster")
-	text.Describe(&c, "An EtcFS cluster in an EC2 Auto Scaling Group: a POSIX filesystem mounted at `/mnt/etcfuse` on every node, "+
-		"with its data on one shared io2 Multi-Attach volume and its metadata in etcd on the same nodes. "+
-		"Nodes install themselves, join by themselves and leave etcd when they are terminated; nobody logs in to a node.\n\n"+
-		"Destroying the cluster deletes the volume and everything on it; use the resource option `protect` on a cluster whose data matters.")
-}
 
 // Annotate implements [infer.Annotated]: the text that every SDK carries.
 func (c *Cluster) Annotate(text infer.Annotator) {

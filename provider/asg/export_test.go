@@ -12,10 +12,20 @@ var (
 	Stub     = stub
 )
 
+// UserDataSize is the size of the user data as preview measures it.
+func UserDataSize(ctx context.Context, args *ClusterArgs) (int, error) {
+	v, err := newValues(ctx, args, nil)
+	if err != nil {
+		return 0, err
+	}
+	data, err := userData(v.settings(), longestBucketName, longestSHA256)
+	return len(data), err
+}
+
 // Warnings judges inputs that AWS is not asked about, and returns what is
 // accepted with a warning: "property: reason".
 func Warnings(ctx context.Context, args *ClusterArgs) ([]string, error) {
-	v, err := newValues(ctx, args)
+	v, err := newValues(ctx, args, nil)
 	if err != nil {
 		return nil, err
 	}

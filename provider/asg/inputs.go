@@ -74,10 +74,10 @@ func newInputs(args *ClusterArgs, v *values) *inputs {
 		releasesURL:        stringOr(args.ReleasesUrl, node.ReleasesURL),
 		onBootstrapFailure: stringOr(args.OnBootstrapFailure, string(node.OnBootstrapFailure)),
 		recovery:           stringOr(args.Recovery, string(node.Recovery)),
-		waitForReady:       v.waitForReady,
-		instanceRefresh:    v.instanceRefresh,
-		retainVolume:       v.retainVolume,
-		finalSnapshot:      v.finalSnapshot,
+		waitForReady:       v.waitForReady.v,
+		instanceRefresh:    v.instanceRefresh.v,
+		retainVolume:       v.retainVolume.v,
+		finalSnapshot:      v.finalSnapshot.v,
 		alarmActions:       pulumi.StringArray{}.ToStringArrayOutput(),
 		tags:               pulumi.StringMap{}.ToStringMapOutput(),
 	}
@@ -154,15 +154,22 @@ type values struct {
 	onBootstrapFailure value[string]
 	recovery           value[string]
 
-	// These are plain: what is declared depends on them.
-	waitForReady    bool
-	instanceRefresh bool
-	retainVolume    bool
-	finalSnapshot   bool
+	waitForReady    value[bool]
+	instanceRefresh value[bool]
+	retainVolume    value[bool]
+	finalSnapshot   value[bool]
 
-	alarmActions value[[]string]
+	alarmActions value[[]value[string]]
 
-	tags value[map[string]string]
+	tags value[map[string]value[string]]
+
+	// mistyped says by their paths what is wrong with the types of inputs. Their
+	// values are not known.
+	mistyped map[string]string
+
+	// secret are the paths of all inputs and entries that are secret, or have
+	// an entry that is.
+	secret map[string]bool
 
 	// aws is what AWS told about them; nothing before it was asked.
 	aws facts
@@ -170,16 +177,16 @@ type values struct {
 
 // facts is what AWS knows about inputs.
 type facts struct {
-	subnet       fact[string] // its zone
+	subnet       fact[string]   // its zone
+	zones        fact[[]string] // of the Region
 	instanceType fact[instanceType]
 	offered      fact[bool] // the instance type, in the zone
 }
 
 // fact is one answer of AWS, as far as it is known now.
 type fact[T any] struct {
-	known bool
-	v     T
-	err   error
+	value[T]
+	err error
 }
 
 // instanceType is what an instance type is like.
@@ -193,7 +200,7 @@ func (v *values) zone() value[string] {
 	if v.availabilityZone.given {
 		return v.availabilityZone
 	}
-	return value[string]{known: v.aws.subnet.known, v: v.aws.subnet.v}
+	return v.aws.subnet.value
 }
 
 // value is one input as far as it is known now.
@@ -203,7 +210,9 @@ type value[T any] struct {
 	given bool
 	// known is whether v is what will be used; a default is known.
 	known bool
-	v     T
+	// secret is whether nobody may see v.
+	secret bool
+	v      T
 }
 
 // or fills in the default of an input that was not given.
@@ -214,10 +223,26 @@ func (v value[T]) or(fallback T) value[T] {
 	return v
 }
 
-// newValues waits for the inputs.
-func newValues(ctx context.Context, args *ClusterArgs) (*values, error) {
+// with is what follows from the value, and is as secret as that.
+func (v value[T]) with(made T) value[T] {
+	v.v = made
+	return v
+}
+
+// Format implements [fmt.Formatter]: a value is shown as what it holds, in words
+// of the Pulumi CLI if nobody may see that.
+func (v value[T]) Format(state fmt.State, verb rune) {
+	if v.secret {
+		fmt.Fprint(state, "[secret]")
+		return
+	}
+	fmt.Fprintf(state, fmt.FormatString(state, verb), v.v)
+}
+
+// newValues waits for the inputs, of which those with mistakes are not known.
+func newValues(ctx context.Context, args *ClusterArgs, mistakes map[string]mistake) (*values, error) {
 	node := settings.Defaults()
-	r := &reader{ctx: ctx}
+	r := &reader{ctx: ctx, mistakes: mistakes, secret: map[string]bool{}}
 	v := &values{
 		availabilityZone: r.text("availabilityZone", args.AvailabilityZone),
 		subnetID:         r.text("subnetId", args.SubnetId),
@@ -244,59 +269,137 @@ func newValues(ctx context.Context, args *ClusterArgs) (*values, error) {
 		onBootstrapFailure: r.text("onBootstrapFailure", args.OnBootstrapFailure).or(string(node.OnBootstrapFailure)),
 		recovery:           r.text("recovery", args.Recovery).or(string(node.Recovery)),
 
-		waitForReady:    isTrue(args.WaitForReady),
-		instanceRefresh: isTrue(args.InstanceRefresh),
-		retainVolume:    isTrue(args.RetainVolume),
-		finalSnapshot:   isTrue(args.FinalSnapshot),
+		waitForReady:    r.flag("waitForReady", args.WaitForReady).or(false),
+		instanceRefresh: r.flag("instanceRefresh", args.InstanceRefresh).or(false),
+		retainVolume:    r.flag("retainVolume", args.RetainVolume).or(false),
+		finalSnapshot:   r.flag("finalSnapshot", args.FinalSnapshot).or(false),
+
+		alarmActions: r.list("alarmActions", args.AlarmActions),
+		tags:         r.dictionary("tags", args.Tags),
+
+		mistyped: map[string]string{},
+		secret:   r.secret,
 	}
 	if args.ClusterName != nil {
 		v.clusterName = r.text("clusterName", args.ClusterName.ToStringOutput().ToStringPtrOutput())
 	}
-	if args.AlarmActions != nil {
-		v.alarmActions = read[[]string](r, "alarmActions", args.AlarmActions.ToStringArrayOutput())
-	}
-	if args.Tags != nil {
-		v.tags = read[map[string]string](r, "tags", args.Tags.ToStringMapOutput())
+	for path, mistake := range mistakes {
+		v.mistyped[path] = mistake.reason
+		v.secret[path] = mistake.secret
 	}
 	return v, r.err
 }
 
-func isTrue(flag *bool) bool { return flag != nil && *flag }
-
 // reader waits for inputs, and collects those that failed.
 type reader struct {
-	ctx context.Context //nolint:containedctx // lives for one newValues
-	err error
+	ctx      context.Context //nolint:containedctx // lives for one newValues
+	mistakes map[string]mistake
+	secret   map[string]bool
+	err      error
 }
 
-func (r *reader) text(property string, in pulumi.StringPtrInput) value[string] {
+func (r *reader) text(path string, in pulumi.StringPtrInput) value[string] {
 	if in == nil {
 		return value[string]{}
 	}
-	return read[string](r, property, in.ToStringPtrOutput())
+	return read[string](r, path, in.ToStringPtrOutput())
 }
 
-func (r *reader) number(property string, in pulumi.IntPtrInput) value[int] {
+func (r *reader) number(path string, in pulumi.IntPtrInput) value[int] {
 	if in == nil {
 		return value[int]{}
 	}
-	return read[int](r, property, in.ToIntPtrOutput())
+	return read[int](r, path, in.ToIntPtrOutput())
 }
 
-func read[T any](r *reader, property string, out pulumi.Output) value[T] {
+func (r *reader) flag(path string, in *bool) value[bool] {
+	_, mistyped := r.mistakes[path]
+	switch {
+	case mistyped:
+		return value[bool]{given: true}
+	case in == nil:
+		return value[bool]{}
+	}
+	return value[bool]{given: true, known: true, v: *in}
+}
+
+// list reads entry by entry as far as it is given so: one that is not known yet
+// must not hide the others.
+func (r *reader) list(path string, in pulumi.StringArrayInput) value[[]value[string]] {
+	if in == nil {
+		return value[[]value[string]]{}
+	}
+	if array, ok := in.(pulumi.StringArray); ok {
+		list := value[[]value[string]]{given: true, known: true}
+		for i, entry := range array {
+			list.v = append(list.v, r.entry(path, fmt.Sprintf("[%d]", i), entry))
+		}
+		return list
+	}
+	whole := read[[]string](r, path, in.ToStringArrayOutput())
+	list := value[[]value[string]]{given: whole.given, known: whole.known, secret: whole.secret}
+	for i, entry := range whole.v {
+		of := fmt.Sprintf("%s[%d]", path, i)
+		_, mistyped := r.mistakes[of]
+		list.v = append(list.v, value[string]{true, !mistyped, whole.secret, entry})
+		r.secret[of] = whole.secret
+	}
+	return list
+}
+
+// dictionary is list for a map.
+func (r *reader) dictionary(path string, in pulumi.StringMapInput) value[map[string]value[string]] {
+	if in == nil {
+		return value[map[string]value[string]]{}
+	}
+	entries := map[string]value[string]{}
+	if given, ok := in.(pulumi.StringMap); ok {
+		for key, entry := range given {
+			entries[key] = r.entry(path, fmt.Sprintf("[%q]", key), entry)
+		}
+		return value[map[string]value[string]]{given: true, known: true, v: entries}
+	}
+	whole := read[map[string]string](r, path, in.ToStringMapOutput())
+	for key, entry := range whole.v {
+		of := fmt.Sprintf("%s[%q]", path, key)
+		_, mistyped := r.mistakes[of]
+		entries[key] = value[string]{true, !mistyped, whole.secret, entry}
+		r.secret[of] = whole.secret
+	}
+	return value[map[string]value[string]]{whole.given, whole.known, whole.secret, entries}
+}
+
+func (r *reader) entry(path, index string, in pulumi.StringInput) value[string] {
+	if in == nil {
+		return value[string]{}
+	}
+	entry := r.text(path+index, in.ToStringOutput().ToStringPtrOutput())
+	if entry.secret || r.mistakes[path+index].secret {
+		r.secret[path] = true
+	}
+	return entry
+}
+
+func read[T any](r *reader, path string, out pulumi.Output) value[T] {
+	if _, mistyped := r.mistakes[path]; mistyped {
+		return value[T]{given: true}
+	}
 	result, err := internals.UnsafeAwaitOutput(r.ctx, out)
 	if err != nil {
-		r.err = errors.Join(r.err, fmt.Errorf("wait for %s: %w", property, err))
+		r.err = errors.Join(r.err, fmt.Errorf("wait for %s: %w", path, err))
+	}
+	if result.Secret {
+		r.secret[path] = true
 	}
 	if !result.Known {
-		return value[T]{given: true}
+		return value[T]{given: true, secret: result.Secret}
 	}
 	switch v := result.Value.(type) {
 	case T:
-		return value[T]{given: true, known: true, v: v}
+		return value[T]{true, true, result.Secret, v}
 	case *T:
 		if v != nil {
-			return value[T]{given: true, known: true, v: *v}
+			return value[T]{true, true, result.Secret, *v}
 		}
 	}
 	return value[T]{}

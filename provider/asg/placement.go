@@ -3,6 +3,7 @@ package asg
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/ec2"
@@ -31,11 +32,11 @@ func (p place) arn(service string, resource pulumi.StringInput) pulumi.StringOut
 // inspect judges the inputs and looks up what AWS knows about where the
 // cluster goes. Everything that is wrong is reported in one error. It runs in
 // the constructor, so it says no at preview, and to a library's user as well.
-func (b *builder) inspect(args *ClusterArgs) (place, error) {
+func (b *builder) inspect(args *ClusterArgs, mistakes map[string]mistake) (place, error) {
 	if args == nil {
 		args = &ClusterArgs{}
 	}
-	v, err := newValues(b.ctx.Context(), args)
+	v, err := newValues(b.ctx.Context(), args, mistakes)
 	if err != nil {
 		return place{}, fmt.Errorf("read the inputs of %s: %w", b.name, err)
 	}
@@ -72,21 +73,23 @@ func (b *builder) inspect(args *ClusterArgs) (place, error) {
 // given zone's default one. A lookup that fails ends the program, so there is
 // none whose answer is not needed.
 func (b *builder) ask(args *ClusterArgs, v *values, refused []errors.InputPropertyErrorDetails) ec2.LookupSubnetResultOutput {
-	good := func(properties ...string) bool {
+	good := func(property string) bool {
 		return !slices.ContainsFunc(refused, func(problem errors.InputPropertyErrorDetails) bool {
-			return slices.Contains(properties, problem.PropertyPath)
+			return strings.TrimSuffix(problem.PropertyPath, secretSuffix) == property
 		})
 	}
-	placed, typed := good("availabilityZone", "subnetId"), good("instanceType") && v.instanceType.known
+	zoned, typed := good("availabilityZone") && v.availabilityZone.known, good("instanceType") && v.instanceType.known
 
 	// All questions are asked before the first answer is waited for.
 	var subnet ec2.LookupSubnetResultOutput
-	if placed {
-		lookup := ec2.LookupSubnetOutputArgs{Id: args.SubnetId}
-		if !v.subnetID.given {
-			lookup = ec2.LookupSubnetOutputArgs{AvailabilityZone: args.AvailabilityZone, DefaultForAz: pulumi.Bool(true)}
-		}
-		subnet = ec2.LookupSubnetOutput(b.ctx, lookup, b.parent())
+	placed := good("subnetId")
+	switch {
+	case v.subnetID.given && placed:
+		subnet = ec2.LookupSubnetOutput(b.ctx, ec2.LookupSubnetOutputArgs{Id: args.SubnetId}, b.parent())
+	case placed && good("availabilityZone"):
+		subnet = ec2.LookupSubnetOutput(b.ctx, ec2.LookupSubnetOutputArgs{AvailabilityZone: args.AvailabilityZone, DefaultForAz: pulumi.Bool(true)}, b.parent())
+	default:
+		placed = false
 	}
 	var kind ec2.GetInstanceTypeResultOutput
 	if typed {
@@ -95,7 +98,13 @@ func (b *builder) ask(args *ClusterArgs, v *values, refused []errors.InputProper
 	if placed {
 		v.aws.subnet = answer(b, subnet, func(r ec2.LookupSubnetResult) string { return r.AvailabilityZone })
 	}
-	if zone := v.zone(); typed && placed && zone.known && v.aws.subnet.err == nil {
+	if zoned && v.subnetID.given && !v.aws.subnet.known { // nothing has told yet that there is such a zone
+		zones := aws.GetAvailabilityZonesOutput(b.ctx, aws.GetAvailabilityZonesOutputArgs{}, b.parent())
+		v.aws.zones = answer(b, zones, func(r aws.GetAvailabilityZonesResult) []string { return r.Names })
+	}
+	zone := v.zone()
+	exists := !v.aws.zones.known || slices.Contains(v.aws.zones.v, zone.v)
+	if found := v.aws.subnet.err == nil || v.subnetID.given; typed && zone.known && good("availabilityZone") && exists && found {
 		filter := func(name, value string) ec2.GetInstanceTypeOfferingsFilterInput {
 			return ec2.GetInstanceTypeOfferingsFilterArgs{Name: pulumi.String(name), Values: pulumi.StringArray{pulumi.String(value)}}
 		}
@@ -127,9 +136,9 @@ func answer[R, T any](b *builder, out pulumi.Output, of func(R) T) fact[T] {
 	if err != nil || !result.Known {
 		return fact[T]{err: err}
 	}
-	value, ok := result.Value.(R)
+	told, ok := result.Value.(R)
 	if !ok {
 		return fact[T]{err: fmt.Errorf("the answer has the type %T", result.Value)}
 	}
-	return fact[T]{known: true, v: of(value)}
+	return fact[T]{value: value[T]{known: true, secret: result.Secret, v: of(told)}}
 }

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/errors"
+	"google.golang.org/grpc/status"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
 )
 
 // rule is one thing that can be wrong with the inputs.
 type rule struct {
-	// property is the path of the input to be changed.
+	// property is the path of the input to be changed, "" when entries has whole
+	// paths.
 	property string
 	// accepts says for the reference what is accepted, "" when another rule of
 	// the same property says it.
@@ -25,8 +27,12 @@ type rule struct {
 	source string
 	// warns is true for what is accepted with a warning.
 	warns bool
+	// discreet is true when the reason is said of a secret, too, as it does not
+	// tell its value; of others only what is accepted is.
+	discreet bool
 	// reason says in a sentence what is wrong and what is accepted; "" when
-	// nothing is, or when it cannot be known yet.
+	// nothing is, or when it cannot be known yet. It formats values of type
+	// value, which know whether they may be shown.
 	reason func(*values) string
 	// entries is reason for each entry of a list or map, by its index.
 	entries func(*values) map[string]string
@@ -53,6 +59,11 @@ const (
 // last, and hold their judgement until it was asked.
 var rules = []rule{
 	{
+		discreet: true,
+		entries:  func(v *values) map[string]string { return v.mistyped },
+	},
+
+	{
 		property: "clusterName",
 		reason:   required(func(v *values) value[string] { return v.clusterName }, `give the cluster a name, such as "demo"`),
 	},
@@ -74,14 +85,15 @@ var rules = []rule{
 	},
 	{
 		property: "availabilityZone",
+		accepts:  "the name of a zone",
 		reason: text(func(v *values) value[string] { return v.availabilityZone },
-			`^[a-z]{2,}(-[a-z]+)+-\d+(-[a-z]+-\d+)?[a-z]$`, "an availability zone such as eu-west-1a"),
+			zonePattern, "an availability zone such as eu-west-1a"),
 	},
 	{
 		property: "subnetId",
 		accepts:  "a subnet ID",
 		reason: text(func(v *values) value[string] { return v.subnetID },
-			`^subnet-([0-9a-f]{8}|[0-9a-f]{17})$`, "a subnet ID such as subnet-0123456789abcdef0"),
+			regexp.MustCompile(`^subnet-([0-9a-f]{8}|[0-9a-f]{17})$`), "a subnet ID such as subnet-0123456789abcdef0"),
 	},
 
 	{
@@ -89,7 +101,7 @@ var rules = []rule{
 		accepts:  "1 or more",
 		reason: func(v *values) string {
 			if v.minSize.known && v.minSize.v < 1 {
-				return fmt.Sprintf("%d is too small: a cluster has at least one node", v.minSize.v)
+				return fmt.Sprintf("%d is too small: a cluster has at least one node", v.minSize)
 			}
 			return ""
 		},
@@ -99,7 +111,7 @@ var rules = []rule{
 		accepts:  "at most `maxSize`",
 		reason: func(v *values) string {
 			if v.minSize.known && v.maxSize.known && v.minSize.v > v.maxSize.v {
-				return fmt.Sprintf("%d is more than maxSize, %d: lower it, or raise maxSize", v.minSize.v, v.maxSize.v)
+				return fmt.Sprintf("%d is more than maxSize, %d: lower it, or raise maxSize", v.minSize, v.maxSize)
 			}
 			return ""
 		},
@@ -108,10 +120,10 @@ var rules = []rule{
 		property: "minSize", warns: true, source: sourceEtcd,
 		accepts: "an even number gives a warning while `desiredCapacity` is unset: it survives the loss of no more nodes than one less",
 		reason: func(v *values) string {
-			if v.desiredCapacity.given || !v.minSize.known {
+			if v.desiredCapacity.given {
 				return ""
 			}
-			return even(v.minSize.v)
+			return even(v.minSize)
 		},
 	},
 	{
@@ -119,7 +131,7 @@ var rules = []rule{
 		accepts: fmt.Sprintf("at most %d, the number of instances that can attach one volume", settings.MaxNodes),
 		reason: func(v *values) string {
 			if v.maxSize.known && v.maxSize.v > settings.MaxNodes {
-				return fmt.Sprintf("%d is too large: at most %d instances can attach one Multi-Attach volume", v.maxSize.v, settings.MaxNodes)
+				return fmt.Sprintf("%d is too large: at most %d instances can attach one Multi-Attach volume", v.maxSize, settings.MaxNodes)
 			}
 			return ""
 		},
@@ -129,7 +141,7 @@ var rules = []rule{
 		accepts: fmt.Sprintf("more than %d gives a warning: each further etcd member makes writes slower", maxMembers),
 		reason: func(v *values) string {
 			if v.maxSize.known && v.maxSize.v > maxMembers {
-				return fmt.Sprintf("%d nodes are more than the %d that etcd recommends at most: every node is an etcd member, and each further one makes writes slower", v.maxSize.v, maxMembers)
+				return fmt.Sprintf("%d nodes are more than the %d that etcd recommends at most: every node is an etcd member, and each further one makes writes slower", v.maxSize, maxMembers)
 			}
 			return ""
 		},
@@ -142,9 +154,9 @@ var rules = []rule{
 			case !v.desiredCapacity.known:
 				return ""
 			case v.minSize.known && v.desiredCapacity.v < v.minSize.v:
-				return fmt.Sprintf("%d is less than minSize, %d: raise it, lower minSize, or leave it out", v.desiredCapacity.v, v.minSize.v)
+				return fmt.Sprintf("%d is less than minSize, %d: raise it, lower minSize, or leave it out", v.desiredCapacity, v.minSize)
 			case v.maxSize.known && v.desiredCapacity.v > v.maxSize.v:
-				return fmt.Sprintf("%d is more than maxSize, %d: lower it, raise maxSize, or leave it out", v.desiredCapacity.v, v.maxSize.v)
+				return fmt.Sprintf("%d is more than maxSize, %d: lower it, raise maxSize, or leave it out", v.desiredCapacity, v.maxSize)
 			}
 			return ""
 		},
@@ -152,24 +164,20 @@ var rules = []rule{
 	{
 		property: "desiredCapacity", warns: true, source: sourceEtcd,
 		accepts: "an even number gives a warning: it survives the loss of no more nodes than one less",
-		reason: func(v *values) string {
-			if !v.desiredCapacity.known {
-				return ""
-			}
-			return even(v.desiredCapacity.v)
-		},
+		reason:  func(v *values) string { return even(v.desiredCapacity) },
 	},
 
 	{
 		property: "instanceType",
+		accepts:  "the name of an EC2 instance type",
 		reason: text(func(v *values) value[string] { return v.instanceType },
-			`^[a-z0-9][a-z0-9-]*\.[a-z0-9-]+$`, "an EC2 instance type such as t3.medium"),
+			regexp.MustCompile(`^[a-z0-9][a-z0-9-]*\.[a-z0-9-]+$`), "an EC2 instance type such as t3.medium"),
 	},
 	{
 		property: "amiId",
 		accepts:  "an AMI ID",
 		reason: text(func(v *values) value[string] { return v.amiID },
-			`^ami-([0-9a-f]{8}|[0-9a-f]{17})$`, "an AMI ID such as ami-0123456789abcdef0"),
+			regexp.MustCompile(`^ami-([0-9a-f]{8}|[0-9a-f]{17})$`), "an AMI ID such as ami-0123456789abcdef0"),
 	},
 	{
 		property: "rootVolumeSize", source: sourceGP3,
@@ -180,7 +188,7 @@ var rules = []rule{
 		property: "keyName", source: sourceKeyPair,
 		accepts: "1 to 255 printable ASCII characters",
 		reason: text(func(v *values) value[string] { return v.keyName },
-			`^[!-~]([ -~]{0,253}[!-~])?$`, "the name of an EC2 key pair: 1 to 255 printable ASCII characters"),
+			regexp.MustCompile(`^[!-~]([ -~]{0,253}[!-~])?$`), "the name of an EC2 key pair: 1 to 255 printable ASCII characters"),
 	},
 	{
 		property: "sshIngressCidr",
@@ -191,10 +199,10 @@ var rules = []rule{
 			}
 			prefix, err := netip.ParsePrefix(v.sshIngressCIDR.v)
 			if err != nil || !prefix.Addr().Is4() {
-				return fmt.Sprintf("%q is not an IPv4 range such as 203.0.113.7/32", v.sshIngressCIDR.v)
+				return fmt.Sprintf("%q is not an IPv4 range such as 203.0.113.7/32", v.sshIngressCIDR)
 			}
 			if prefix != prefix.Masked() {
-				return fmt.Sprintf("%q has bits set outside its prefix: write %s", v.sshIngressCIDR.v, prefix.Masked())
+				return fmt.Sprintf("%q has bits set outside its prefix: write %s", v.sshIngressCIDR, prefix.Masked())
 			}
 			return ""
 		},
@@ -203,7 +211,7 @@ var rules = []rule{
 		property: "instanceProfile", source: sourceProfile,
 		accepts: "an instance profile's name, not its ARN: 1 to 128 letters, digits and `_+=,.@-`",
 		reason: text(func(v *values) value[string] { return v.instanceProfile },
-			`^[\w+=,.@-]{1,128}$`, "the name of an instance profile (its name, not its ARN)"),
+			regexp.MustCompile(`^[\w+=,.@-]{1,128}$`), "the name of an instance profile (its name, not its ARN)"),
 	},
 
 	{
@@ -215,9 +223,10 @@ var rules = []rule{
 		property: "volumeSize",
 		accepts:  fmt.Sprintf("at least %d GiB per node of `maxSize`, which a node that writes takes at a time", arenaGiB),
 		reason: func(v *values) string {
-			if need := v.maxSize.v * arenaGiB; v.volumeSize.known && v.maxSize.known && v.volumeSize.v >= minVolumeSize && v.volumeSize.v < need {
+			need := v.maxSize.with(v.maxSize.v * arenaGiB)
+			if v.volumeSize.known && need.known && v.volumeSize.v >= minVolumeSize && v.volumeSize.v < need.v {
 				return fmt.Sprintf("%d GiB is too small for %d nodes: each node that writes takes %d GiB at a time, so use %d or more, or lower maxSize",
-					v.volumeSize.v, v.maxSize.v, arenaGiB, need)
+					v.volumeSize, v.maxSize, arenaGiB, need)
 			}
 			return ""
 		},
@@ -231,9 +240,10 @@ var rules = []rule{
 		property: "volumeIops", source: sourceIO2,
 		accepts: fmt.Sprintf("at most %d per GiB of `volumeSize`", maxIOPSPerGiB),
 		reason: func(v *values) string {
-			if limit := v.volumeSize.v * maxIOPSPerGiB; v.volumeIOPS.known && v.volumeSize.known && v.volumeIOPS.v <= maxVolumeIOPS && v.volumeIOPS.v > limit {
+			limit := v.volumeSize.with(v.volumeSize.v * maxIOPSPerGiB)
+			if v.volumeIOPS.known && limit.known && v.volumeIOPS.v <= maxVolumeIOPS && v.volumeIOPS.v > limit.v {
 				return fmt.Sprintf("%d IOPS are too many for %d GiB: io2 has at most %d per GiB, so use %d or less, or raise volumeSize",
-					v.volumeIOPS.v, v.volumeSize.v, maxIOPSPerGiB, limit)
+					v.volumeIOPS, v.volumeSize, maxIOPSPerGiB, limit)
 			}
 			return ""
 		},
@@ -257,7 +267,7 @@ var rules = []rule{
 				return ""
 			}
 			if _, err := time.ParseDuration(v.leaseTTL.v); err != nil {
-				return fmt.Sprintf("%q is not a duration such as 10s", v.leaseTTL.v)
+				return fmt.Sprintf("%q is not a duration such as 10s", v.leaseTTL)
 			}
 			return ""
 		},
@@ -269,7 +279,7 @@ var rules = []rule{
 	{property: "recovery", accepts: fmt.Sprintf("`%s`", settings.RecoveryReform), reason: setting("ETCFS_RECOVERY")},
 	{
 		property: "releasesUrl", source: sourceUserData,
-		accepts: fmt.Sprintf("so long that the instances' user data has at most %d bytes", maxUserData),
+		accepts: fmt.Sprintf("short enough for the instances' user data to have at most %d bytes", maxUserData),
 		reason: func(v *values) string {
 			// What AWS has not told yet is measured at its longest.
 			data, err := userData(v.settings(), longestBucketName, longestSHA256)
@@ -284,7 +294,7 @@ var rules = []rule{
 		property: "waitForReady",
 		accepts:  fmt.Sprintf("not together with `%s` of `onBootstrapFailure`: a launch that fails ends with its instance", settings.FailureKeep),
 		reason: func(v *values) string {
-			if !v.waitForReady || v.onBootstrapFailure.v != string(settings.FailureKeep) {
+			if !v.waitForReady.v || v.onBootstrapFailure.v != string(settings.FailureKeep) {
 				return ""
 			}
 			return fmt.Sprintf("cannot be combined with %q of onBootstrapFailure, since the group terminates an instance whose launch fails: remove one of them", settings.FailureKeep)
@@ -294,7 +304,7 @@ var rules = []rule{
 		property: "instanceRefresh",
 		accepts:  "only with `waitForReady`: without it, old nodes would leave before new ones are members of etcd",
 		reason: func(v *values) string {
-			if !v.instanceRefresh || v.waitForReady {
+			if !v.instanceRefresh.v || !v.waitForReady.known || v.waitForReady.v {
 				return ""
 			}
 			return "needs waitForReady, or old nodes would be terminated before new ones are members of etcd: set that as well"
@@ -304,7 +314,7 @@ var rules = []rule{
 		property: "instanceRefresh", source: sourceMultiAttach,
 		accepts: fmt.Sprintf("only with a `maxSize` of at most %d: a new node attaches the volume before an old one leaves", settings.MaxNodes-1),
 		reason: func(v *values) string {
-			if !v.instanceRefresh || !v.maxSize.known || v.maxSize.v != settings.MaxNodes {
+			if !v.instanceRefresh.v || !v.maxSize.known || v.maxSize.v != settings.MaxNodes {
 				return ""
 			}
 			return fmt.Sprintf("needs a maxSize of at most %d, since a new node attaches the volume before an old one leaves, and %d can at a time", settings.MaxNodes-1, settings.MaxNodes)
@@ -312,14 +322,14 @@ var rules = []rule{
 	},
 	{
 		property: "retainVolume",
-		accepts:  "`true` or `false`",
+		accepts:  "`true` or `false`, in plain",
 		reason:   func(*values) string { return "" },
 	},
 	{
 		property: "finalSnapshot",
 		accepts:  "not together with `retainVolume`, which deletes no volume",
 		reason: func(v *values) string {
-			if !v.finalSnapshot || !v.retainVolume {
+			if !v.finalSnapshot.v || !v.retainVolume.v {
 				return ""
 			}
 			return "cannot be combined with retainVolume: a volume that is kept is never deleted, so it never gets a final snapshot; remove one of them"
@@ -340,7 +350,7 @@ var rules = []rule{
 		entries: func(v *values) map[string]string {
 			found := map[string]string{}
 			for i, arn := range v.alarmActions.v {
-				if !arnPattern.MatchString(arn) {
+				if arn.known && !arnPattern.MatchString(arn.v) {
 					found[fmt.Sprintf("[%d]", i)] = fmt.Sprintf("%q is not an ARN such as arn:aws:sns:eu-west-1:123456789012:topic", arn)
 				}
 			}
@@ -361,7 +371,7 @@ var rules = []rule{
 	{
 		property: "tags",
 		accepts:  fmt.Sprintf("not `%s`, `%s` and `%s`, which the component sets itself", settings.TagClusterName, settings.TagRole, tagName),
-		entries: eachTag(func(key, _ string) string {
+		entries: eachTag(func(key string, _ value[string]) string {
 			if key == settings.TagClusterName || key == settings.TagRole || key == tagName {
 				return "is a tag that the component sets itself; choose another key"
 			}
@@ -371,13 +381,13 @@ var rules = []rule{
 	{
 		property: "tags", source: sourceTags,
 		accepts: "keys of 1 to 128 characters that do not start with `aws:`, values of up to 256",
-		entries: eachTag(func(key, value string) string {
+		entries: eachTag(func(key string, in value[string]) string {
 			switch {
 			case strings.HasPrefix(strings.ToLower(key), "aws:"):
 				return `starts with "aws:", which AWS keeps for itself; choose another key`
 			case key == "" || len([]rune(key)) > 128:
 				return "has a key that is empty or longer than 128 characters"
-			case len([]rune(value)) > 256:
+			case in.known && len([]rune(in.v)) > 256:
 				return "has a value longer than 256 characters"
 			}
 			return ""
@@ -386,8 +396,8 @@ var rules = []rule{
 	{
 		property: "tags", source: sourceIAMTag,
 		accepts: "letters, digits, spaces and `_.:/=+-@`, since IAM takes no other characters",
-		entries: eachTag(func(key, value string) string {
-			if tagPattern.MatchString(key) && tagPattern.MatchString(value) {
+		entries: eachTag(func(key string, in value[string]) string {
+			if tagPattern.MatchString(key) && (!in.known || tagPattern.MatchString(in.v)) {
 				return ""
 			}
 			return "has characters that IAM does not take in a tag: use letters, digits, spaces and _.:/=+-@"
@@ -397,15 +407,16 @@ var rules = []rule{
 		property: "tags", source: sourceIAMTags,
 		accepts: fmt.Sprintf("keys that differ from one another, and from `%s`, in more than their case, which IAM ignores in a role's tags", settings.TagClusterName),
 		entries: func(v *values) map[string]string {
-			found, seen := map[string]string{}, map[string]string{strings.ToLower(settings.TagClusterName): settings.TagClusterName}
-			for _, key := range slices.Sorted(maps.Keys(v.tags.v)) {
+			seen := map[string]string{strings.ToLower(settings.TagClusterName): settings.TagClusterName}
+			return eachTag(func(key string, _ value[string]) string {
 				folded := strings.ToLower(key)
-				if other, ok := seen[folded]; ok && other != key {
-					found[fmt.Sprintf("[%q]", key)] = fmt.Sprintf("differs from the tag %s by its case only, which is one key to IAM; choose another key", other)
-				}
+				other, ok := seen[folded]
 				seen[folded] = key
-			}
-			return found
+				if !ok || other == key {
+					return ""
+				}
+				return fmt.Sprintf("differs from the tag %s by its case only, which is one key to IAM; choose another key", other)
+			})(v)
 		},
 	},
 
@@ -416,7 +427,20 @@ var rules = []rule{
 			if v.aws.subnet.err == nil || v.subnetID.given {
 				return ""
 			}
-			return fmt.Sprintf("cannot be looked up: name a zone of this Region that has a default subnet, or give subnetId (%v)", v.aws.subnet.err)
+			return fmt.Sprintf("cannot be looked up: name a zone of this Region that has a default subnet, or give subnetId (%s)", cause(v.aws.subnet.err))
+		},
+	},
+	{
+		property: "availabilityZone",
+		reason: func(v *values) string {
+			zones := v.aws.zones
+			switch {
+			case zones.err != nil:
+				return fmt.Sprintf("cannot be looked up among the zones of this Region (%s)", cause(zones.err))
+			case !zones.known || slices.Contains(zones.v, v.availabilityZone.v):
+				return ""
+			}
+			return fmt.Sprintf("%s is not a zone of this Region, which has %s", v.availabilityZone, strings.Join(zones.v, ", "))
 		},
 	},
 	{
@@ -426,17 +450,18 @@ var rules = []rule{
 			if v.aws.subnet.err == nil || !v.subnetID.given {
 				return ""
 			}
-			return fmt.Sprintf("cannot be looked up: name a subnet of this account and Region (%v)", v.aws.subnet.err)
+			return fmt.Sprintf("cannot be looked up: name a subnet of this account and Region (%s)", cause(v.aws.subnet.err))
 		},
 	},
 	{
 		property: "subnetId",
 		accepts:  "in `availabilityZone`, if that is given as well",
 		reason: func(v *values) string {
-			if !v.subnetID.given || !v.aws.subnet.known || !v.availabilityZone.known || v.aws.subnet.v == v.availabilityZone.v {
+			zone := v.availabilityZone
+			if !v.subnetID.given || !v.aws.subnet.known || !zone.known || !zonePattern.MatchString(zone.v) || v.aws.subnet.v == zone.v {
 				return ""
 			}
-			return fmt.Sprintf("is in %s, not in availabilityZone, %s: name a subnet of that zone, or leave availabilityZone out", v.aws.subnet.v, v.availabilityZone.v)
+			return fmt.Sprintf("is in %s, not in availabilityZone, %s: name a subnet of that zone, or leave availabilityZone out", v.aws.subnet, zone)
 		},
 	},
 	{
@@ -446,7 +471,7 @@ var rules = []rule{
 			if v.aws.instanceType.err == nil {
 				return ""
 			}
-			return fmt.Sprintf("%s cannot be looked up: name an instance type that this Region has (%v)", v.instanceType.v, v.aws.instanceType.err)
+			return fmt.Sprintf("%s cannot be looked up: name an instance type that this Region has (%s)", v.instanceType, cause(v.aws.instanceType.err))
 		},
 	},
 	{
@@ -456,7 +481,7 @@ var rules = []rule{
 			if kind := v.aws.instanceType; !kind.known || kind.v.nitro {
 				return ""
 			}
-			return v.instanceType.v + " is not of the Nitro system, which a Multi-Attach volume needs: use one that is, such as " + defaultInstanceType
+			return fmt.Sprintf("%s is not of the Nitro system, which a Multi-Attach volume needs: use one that is, such as %s", v.instanceType, defaultInstanceType)
 		},
 	},
 	{
@@ -467,7 +492,7 @@ var rules = []rule{
 				return ""
 			}
 			return fmt.Sprintf("%s is for %s, and EtcFS is released for %s: use an instance type for that, such as %s",
-				v.instanceType.v, strings.Join(v.aws.instanceType.v.architectures, " and "), architecture, defaultInstanceType)
+				v.instanceType, strings.Join(v.aws.instanceType.v.architectures, " and "), architecture, defaultInstanceType)
 		},
 	},
 	{
@@ -477,11 +502,11 @@ var rules = []rule{
 			offered := v.aws.offered
 			switch {
 			case offered.err != nil:
-				return fmt.Sprintf("%s cannot be looked up in the zone (%v)", v.instanceType.v, offered.err)
+				return fmt.Sprintf("%s cannot be looked up in the zone (%s)", v.instanceType, cause(offered.err))
 			case !offered.known || offered.v:
 				return ""
 			}
-			return fmt.Sprintf("%s is not offered in %s: use another instance type, or another zone", v.instanceType.v, v.zone().v)
+			return fmt.Sprintf("%s is not offered in %s: use another instance type, or another zone", v.instanceType, v.zone())
 		},
 	},
 }
@@ -492,6 +517,8 @@ const maxAlarmActions = 5
 // tagPattern is what IAM, the strictest of the services, takes in a tag.
 var tagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 
+var zonePattern = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-\d+(-[a-z]+-\d+)?[a-z]$`)
+
 var arnPattern = regexp.MustCompile(`^arn:aws(-[a-z]+)*:[a-z0-9-]+:[a-z0-9-]*:(\d{12})?:.+$`)
 
 // maxMembers is the largest etcd cluster that its makers recommend.
@@ -500,11 +527,11 @@ const maxMembers = 7
 // architecture is what EtcFS is released for, as EC2 calls it.
 const architecture = "x86_64"
 
-func even(nodes int) string {
-	if nodes%2 != 0 {
+func even(nodes value[int]) string {
+	if !nodes.known || nodes.v%2 != 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d is an even number of nodes: etcd then survives the loss of %d, as with %d", nodes, (nodes-1)/2, nodes-1)
+	return fmt.Sprintf("%d is an even number of nodes: etcd then survives the loss of %d, as with %d", nodes, nodes.with((nodes.v-1)/2), nodes.with(nodes.v-1))
 }
 
 // maxTags leaves room for the component's own tags and for those that Auto
@@ -524,6 +551,9 @@ func validate(v *values) (problems, warnings []errors.InputPropertyErrorDetails)
 		}
 		for _, index := range slices.Sorted(maps.Keys(found)) {
 			detail := errors.InputPropertyErrorDetails{PropertyPath: rule.property + index, Reason: found[index]}
+			if v.secret[detail.PropertyPath] {
+				detail = rule.discreetly(detail)
+			}
 			if rule.warns {
 				warnings = append(warnings, detail)
 			} else {
@@ -534,17 +564,54 @@ func validate(v *values) (problems, warnings []errors.InputPropertyErrorDetails)
 	return problems, warnings
 }
 
-// eachTag judges every tag.
-func eachTag(judge func(key, value string) string) func(*values) map[string]string {
+// discreetly says something of a secret. The engine prints the value that it
+// finds by the path of a problem, so the path is made one that leads nowhere.
+func (r rule) discreetly(of errors.InputPropertyErrorDetails) errors.InputPropertyErrorDetails {
+	of.PropertyPath += secretSuffix
+	if r.discreet {
+		return of
+	}
+	of.Reason = "is refused, and not shown, since it is secret"
+	if r.warns {
+		of.Reason = "is of doubtful use, and not shown, since it is secret"
+	}
+	accepted := r.accepts
+	if limits := Limits(r.property); accepted == "" && len(limits) > 0 {
+		accepted = limits[0].Text
+	}
+	of.Reason += "; accepted: " + accepted
+	return of
+}
+
+// secretSuffix follows the path of a secret.
+const secretSuffix = " (secret)"
+
+// eachTag judges every tag, in the order of their keys. The keys of a map that
+// is secret as a whole are not told apart.
+func eachTag(judge func(key string, in value[string]) string) func(*values) map[string]string {
 	return func(v *values) map[string]string {
 		found := map[string]string{}
-		for key, value := range v.tags.v {
-			if reason := judge(key, value); reason != "" {
-				found[fmt.Sprintf("[%q]", key)] = reason
+		for _, key := range slices.Sorted(maps.Keys(v.tags.v)) {
+			index := fmt.Sprintf("[%q]", key)
+			if v.tags.secret {
+				index = ""
+			}
+			if reason := judge(key, v.tags.v[key]); reason != "" {
+				found[index] = reason
 			}
 		}
 		return found
 	}
+}
+
+// The provider that is asked wraps its answer: "invocation of … returned an
+// error: invoking …: 1 error occurred:", a new line, a star.
+var wrapping = regexp.MustCompile(`^(.* returned an error: )?(invoking \S+: )?(\d+ errors? occurred: \* )?`)
+
+// cause is what AWS, or its provider, says in an error, on one line.
+func cause(err error) string {
+	text := strings.Join(strings.Fields(status.Convert(err).Message()), " ")
+	return wrapping.ReplaceAllString(text, "")
 }
 
 // required refuses an input that was not given.
@@ -558,11 +625,10 @@ func required(of func(*values) value[string], remedy string) func(*values) strin
 }
 
 // text refuses a known value that does not match.
-func text(of func(*values) value[string], pattern, want string) func(*values) string {
-	expression := regexp.MustCompile(pattern)
+func text(of func(*values) value[string], pattern *regexp.Regexp, want string) func(*values) string {
 	return func(v *values) string {
-		if in := of(v); in.known && !expression.MatchString(in.v) {
-			return fmt.Sprintf("%q is not %s", in.v, want)
+		if in := of(v); in.known && !pattern.MatchString(in.v) {
+			return fmt.Sprintf("%q is not %s", in, want)
 		}
 		return ""
 	}
@@ -572,7 +638,7 @@ func text(of func(*values) value[string], pattern, want string) func(*values) st
 func within(of func(*values) value[int], low, high int, unit string) func(*values) string {
 	return func(v *values) string {
 		if in := of(v); in.known && (in.v < low || in.v > high) {
-			return fmt.Sprintf("%d %s is outside of %d to %d", in.v, unit, low, high)
+			return fmt.Sprintf("%d %s is outside of %d to %d", in, unit, low, high)
 		}
 		return ""
 	}
@@ -612,7 +678,7 @@ func (v *values) settings() settings.Settings {
 	known(&s.ReleasesURL, v.releasesURL, s.ReleasesURL)
 	known((*string)(&s.OnBootstrapFailure), v.onBootstrapFailure, string(s.OnBootstrapFailure))
 	known((*string)(&s.Recovery), v.recovery, string(s.Recovery))
-	if v.waitForReady {
+	if v.waitForReady.v {
 		s.LaunchHook = readyHook(s.ClusterName)
 	}
 	return s

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,10 +18,27 @@ import (
 	"github.com/etcfs/pulumi-etcfs/provider/asg"
 )
 
-// TestRules has both sides of each rule: what is refused, with the property
-// and the words that matter, and what is just accepted.
-func TestRules(t *testing.T) {
-	t.Parallel()
+// limit is a rule with both sides: what is refused, with the property and the
+// words that matter, and what is just accepted.
+type limit struct {
+	name    string
+	refused map[string]property.Value
+	path    string
+	words   string
+	passes  map[string]property.Value
+}
+
+// types are the instance types that the limits speak of.
+var types = map[string]instanceType{
+	"m5.metal":   {metal: true, nvme: true, architecture: "x86_64", offered: true},
+	"i1.metal":   {metal: true, architecture: "x86_64", offered: true},
+	"m4.large":   {hypervisor: "xen", architecture: "x86_64", offered: true},
+	"t4g.medium": {hypervisor: "nitro", architecture: "arm64", nvme: true, offered: true},
+	"m7i.large":  {hypervisor: "nitro", architecture: "x86_64", nvme: true},
+}
+
+func limits(t *testing.T) []limit {
+	t.Helper()
 	var (
 		text   = func(s string) property.Value { return property.New(s) }
 		number = func(n int) property.Value { return property.New(float64(n)) }
@@ -44,25 +63,17 @@ func TestRules(t *testing.T) {
 			}
 			return tags(pairs...)
 		}
-		url = func(n int) property.Value { return text("https://mirror.example/" + strings.Repeat("x", n)) }
 	)
-	types := map[string]instanceType{
-		"m5.metal":   {metal: true, nvme: true, architecture: "x86_64", offered: true},
-		"i1.metal":   {metal: true, architecture: "x86_64", offered: true},
-		"m4.large":   {hypervisor: "xen", architecture: "x86_64", offered: true},
-		"t4g.medium": {hypervisor: "nitro", architecture: "arm64", nvme: true, offered: true},
-		"m7i.large":  {hypervisor: "nitro", architecture: "x86_64", nvme: true},
+	const mirror = "https://mirror.example/"
+	size, err := asg.UserDataSize(t.Context(), &asg.ClusterArgs{ClusterName: pulumi.String("demo"), ReleasesUrl: pulumi.String(mirror)})
+	if err != nil {
+		t.Fatal(err)
 	}
+	fill := 16384 - size // what fits
 	type inputs = map[string]property.Value
 	yes := property.New(true)
 	unset := property.New(property.Null)
-	for _, test := range []struct {
-		name    string
-		refused inputs
-		path    string
-		words   string
-		passes  inputs
-	}{
+	return []limit{
 		{"name missing", inputs{"clusterName": unset}, "clusterName", `is missing: give the cluster a name, such as "demo"`, nil},
 		{"name too short", inputs{"clusterName": text("ab")}, "clusterName", "3 to 40 lower-case letters", inputs{"clusterName": text("abc")}},
 		{"name too long", inputs{"clusterName": text(strings.Repeat("a", 41))}, "clusterName", "3 to 40", inputs{"clusterName": text(strings.Repeat("a", 40))}},
@@ -88,13 +99,16 @@ func TestRules(t *testing.T) {
 		{"an ARM instance type", inputs{"instanceType": text("t4g.medium")}, "instanceType", "is for arm64, and EtcFS is released for x86_64", nil},
 		{"not offered in the zone", inputs{"instanceType": text("m7i.large")}, "instanceType", "is not offered in eu-west-1a", nil},
 		{"not an image", inputs{"amiId": text("al2023")}, "amiId", "AMI ID", inputs{"amiId": text("ami-0123456789abcdef0")}},
+		{"an image of nine digits", inputs{"amiId": text("ami-012345678")}, "amiId", "AMI ID", inputs{"amiId": text("ami-01234567")}},
 		{"root volume too small", inputs{"rootVolumeSize": number(7)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(8)}},
 		{"root volume too large", inputs{"rootVolumeSize": number(16385)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(16384)}},
 		{"empty key name", inputs{"keyName": text("")}, "keyName", "key pair", inputs{"keyName": text("my key")}},
+		{"a long key name", inputs{"keyName": text(strings.Repeat("k", 256))}, "keyName", "1 to 255", inputs{"keyName": text(strings.Repeat("k", 255))}},
 		{"not a range", inputs{"sshIngressCidr": text("203.0.113.7")}, "sshIngressCidr", "IPv4 range", inputs{"sshIngressCidr": text("203.0.113.0/24")}},
 		{"an IPv6 range", inputs{"sshIngressCidr": text("2001:db8::/32")}, "sshIngressCidr", "IPv4 range", inputs{"sshIngressCidr": text("0.0.0.0/0")}},
 		{"bits outside the prefix", inputs{"sshIngressCidr": text("203.0.113.7/24")}, "sshIngressCidr", "write 203.0.113.0/24", nil},
 		{"the ARN of a profile", inputs{"instanceProfile": text("arn:aws:iam::123456789012:instance-profile/nodes")}, "instanceProfile", "not its ARN", inputs{"instanceProfile": text("etcfs-nodes")}},
+		{"a long profile name", inputs{"instanceProfile": text(strings.Repeat("p", 129))}, "instanceProfile", "instance profile", inputs{"instanceProfile": text(strings.Repeat("p", 128))}},
 
 		{"volume too small", inputs{"volumeSize": number(3)}, "volumeSize", "4 to 65536", inputs{"volumeSize": number(4), "minSize": number(1), "maxSize": number(4)}},
 		{"volume too large", inputs{"volumeSize": number(65537)}, "volumeSize", "4 to 65536", inputs{"volumeSize": number(65536)}},
@@ -106,19 +120,23 @@ func TestRules(t *testing.T) {
 		{"not a release", inputs{"etcfsVersion": text("v0.36.0")}, "etcfsVersion", "0.36.0", inputs{"etcfsVersion": text("0.36.0")}},
 		{"a release that does not start", inputs{"etcfsVersion": text("0.35.0")}, "etcfsVersion", "does not start on Amazon Linux 2023", inputs{"etcfsVersion": text("0.35.1")}},
 		{"an unsupported etcd", inputs{"etcdVersion": text("v3.4.37")}, "etcdVersion", "3.5 or 3.6", inputs{"etcdVersion": text("v3.5.18")}},
+		{"a later etcd", inputs{"etcdVersion": text("v3.7.0")}, "etcdVersion", "3.5 or 3.6", inputs{"etcdVersion": text("v3.6.16")}},
 		{"not a duration", inputs{"leaseTtl": text("10")}, "leaseTtl", "duration such as 10s", inputs{"leaseTtl": text("10s")}},
 		{"lease too short", inputs{"leaseTtl": text("5s")}, "leaseTtl", "too short", inputs{"leaseTtl": text("6s")}},
+		{"a lease of part of a second", inputs{"leaseTtl": text("6500ms")}, "leaseTtl", "whole number of seconds", inputs{"leaseTtl": text("7000ms")}},
 		{"not a repository", inputs{"githubRepo": text("etcfs")}, "githubRepo", "etcfs/etcfs", inputs{"githubRepo": text("my-fork/etcfs")}},
 		{"not a URL", inputs{"releasesUrl": text("mirror.example")}, "releasesUrl", "base URL", inputs{"releasesUrl": text("http://mirror.example/github")}},
+		{"a URL with a query", inputs{"releasesUrl": text("https://mirror.example/?token=x")}, "releasesUrl", "base URL", nil},
 		{"an unknown policy", inputs{"onBootstrapFailure": text("retry")}, "onBootstrapFailure", `"replace" or "keep"`, inputs{"onBootstrapFailure": text("keep")}},
 		{"an unknown recovery", inputs{"recovery": text("yes")}, "recovery", `"reform"`, inputs{"recovery": text("reform")}},
-		{"user data too long", inputs{"releasesUrl": url(14000)}, "releasesUrl", "of which EC2 takes 16384", inputs{"releasesUrl": url(12000)}},
+		{"user data too long", inputs{"releasesUrl": text(mirror + strings.Repeat("x", fill+1))}, "releasesUrl", "16385 bytes long, of which EC2 takes 16384", inputs{"releasesUrl": text(mirror + strings.Repeat("x", fill))}},
 
 		{"waiting, and keeping what failed", inputs{"waitForReady": yes, "onBootstrapFailure": text("keep")}, "waitForReady", "remove one of them", inputs{"waitForReady": yes}},
 		{"refreshing without waiting", inputs{"instanceRefresh": yes}, "instanceRefresh", "needs waitForReady", inputs{"instanceRefresh": yes, "waitForReady": yes}},
 		{"refreshing without room", inputs{"instanceRefresh": yes, "waitForReady": yes, "maxSize": number(16), "volumeSize": number(16)}, "instanceRefresh", "maxSize of at most 15",
 			inputs{"instanceRefresh": yes, "waitForReady": yes, "maxSize": number(15), "volumeSize": number(16)}},
 		{"a snapshot of a kept volume", inputs{"finalSnapshot": yes, "retainVolume": yes}, "finalSnapshot", "remove one of them", inputs{"finalSnapshot": yes}},
+		{"one of two is no ARN", inputs{"alarmActions": list("arn:aws-us-gov:sns:us-gov-west-1:123456789012:oncall", "oncall")}, "alarmActions[1]", "not an ARN", inputs{"alarmActions": list("arn:aws-us-gov:sns:us-gov-west-1:123456789012:oncall")}},
 		{"not an ARN", inputs{"alarmActions": list("oncall")}, "alarmActions[0]", "not an ARN", inputs{"alarmActions": list("arn:aws:sns:eu-west-1:123456789012:oncall")}},
 		{"too many actions", inputs{"alarmActions": list(slices.Repeat([]string{"arn:aws:sns:eu-west-1:123456789012:oncall"}, 6)...)}, "alarmActions", "of which CloudWatch takes 5",
 			inputs{"alarmActions": list(slices.Repeat([]string{"arn:aws:sns:eu-west-1:123456789012:oncall"}, 5)...)}},
@@ -131,7 +149,12 @@ func TestRules(t *testing.T) {
 		{"keys that are one to IAM", inputs{"tags": tags("Team", "a", "team", "b")}, `tags["team"]`, "differs from the tag Team by its case only", inputs{"tags": tags("team", "a", "teams", "b")}},
 		{"the component's tag in another case", inputs{"tags": tags("clustername", "x")}, `tags["clustername"]`, "differs from the tag ClusterName", nil},
 		{"a long tag value", inputs{"tags": tags("k", strings.Repeat("v", 257))}, `tags["k"]`, "256 characters", inputs{"tags": tags("k", strings.Repeat("v", 256))}},
-	} {
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, test := range limits(t) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
@@ -156,6 +179,151 @@ func TestRules(t *testing.T) {
 				t.Errorf("the other side of the limit is refused: %v", err)
 			}
 		})
+	}
+}
+
+// Of an input that is secret, and of others' secrets, nothing is told: neither in
+// what is said, nor by the path, at which the engine finds what it prints.
+func TestSecretsAreNotTold(t *testing.T) {
+	t.Parallel()
+	type inputs = map[string]property.Value
+	secret := func(v property.Value) property.Value { return v.WithSecret(true) }
+	tests := []limit{
+		{name: "of minSize", refused: inputs{"minSize": property.New(4.0), "maxSize": secret(property.New(3.0))}, path: "minSize"},
+		{name: "of desiredCapacity, below", refused: inputs{"desiredCapacity": property.New(3.0), "minSize": secret(property.New(4.0))}, path: "desiredCapacity"},
+		{name: "of desiredCapacity, above", refused: inputs{"desiredCapacity": property.New(6.0), "maxSize": secret(property.New(5.0))}, path: "desiredCapacity"},
+		{name: "of volumeSize", refused: inputs{"volumeSize": property.New(5.0), "maxSize": secret(property.New(7.0))}, path: "volumeSize"},
+		{name: "of volumeIops", refused: inputs{"volumeIops": property.New(6001.0), "volumeSize": secret(property.New(6.0))}, path: "volumeIops"},
+		{name: "of subnetId", refused: inputs{"subnetId": property.New(subnetID), "availabilityZone": secret(property.New("eu-west-1b"))}, path: "subnetId"},
+		{name: "of instanceType", refused: inputs{"instanceType": property.New("m7i.large"), "availabilityZone": secret(property.New(zone))}, path: "instanceType"},
+		{name: "an entry", refused: inputs{"alarmActions": property.New([]property.Value{secret(property.New("geheim"))})}, path: "alarmActions[0]" + hidden},
+		{name: "a tag's value", refused: inputs{"tags": property.New(map[string]property.Value{"k": secret(property.New("geheim!"))})}, path: `tags["k"]` + hidden},
+		{name: "a type", refused: inputs{"keyName": secret(property.New(4711.0))}, path: "keyName" + hidden},
+		{name: "a tag's type", refused: inputs{"tags": property.New(map[string]property.Value{"k": secret(property.New(4711.0))})}, path: `tags["k"]` + hidden},
+		{name: "a flag", refused: inputs{"retainVolume": secret(property.New(true))}, path: "retainVolume" + hidden},
+	}
+	for _, test := range limits(t) {
+		refused := inputs{}
+		for name, in := range test.refused {
+			if !in.IsNull() {
+				refused[name] = secret(in)
+			}
+			if in.IsBool() { // refused for its being secret, as above
+				refused = nil
+				break
+			}
+		}
+		if len(refused) == 0 {
+			continue
+		}
+		path, _, _ := strings.Cut(test.path, `["`) // the keys of a secret map are secret
+		tests = append(tests, limit{name: test.name, refused: refused, path: path + hidden})
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.preview, w.types = true, types
+			_, err := w.construct(t, given(test.refused))
+			var problems refusal
+			if !errors.As(err, &problems) {
+				t.Fatalf("got %v, want a refusal", err)
+			}
+			if len(problems) != 1 || !strings.HasPrefix(problems[0], test.path+": ") {
+				t.Errorf("got %q, want one problem of %s", problems, test.path)
+			}
+			for name, in := range test.refused {
+				var public strings.Builder // what the reference says to everybody
+				for _, limit := range asg.Limits(name) {
+					public.WriteString(limit.Text)
+				}
+				for _, told := range secretsOf(in, false) {
+					word := regexp.MustCompile(`(^|\W)` + regexp.QuoteMeta(told) + `($|\W)`)
+					if word.MatchString(problems[0]) && !word.MatchString(public.String()) {
+						t.Errorf("the secret %s, %s, is told: %s", name, told, problems[0])
+					}
+				}
+			}
+		})
+	}
+}
+
+// hidden ends the path of a secret.
+const hidden = " (secret)"
+
+// secretsOf lists the texts that a secret value consists of, keys included.
+func secretsOf(in property.Value, within bool) (list []string) {
+	within = within || in.Secret()
+	switch {
+	case in.IsArray():
+		for _, entry := range in.AsArray().AsSlice() {
+			list = append(list, secretsOf(entry, within)...)
+		}
+	case in.IsMap():
+		for key, entry := range in.AsMap().AsMap() {
+			if within && key != "" {
+				list = append(list, key)
+			}
+			list = append(list, secretsOf(entry, within)...)
+		}
+	case within && in.IsNumber():
+		list = append(list, strconv.FormatFloat(in.AsNumber(), 'f', -1, 64))
+	case within && in.IsString() && in.AsString() != "":
+		list = append(list, in.AsString())
+	}
+	return list
+}
+
+// An input of another type is a problem as any other: named, shown, and
+// together with the rest. Nothing else is said of it.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	type inputs = map[string]property.Value
+	text, number, yes := property.New("x"), property.New(10.0), property.New(true)
+	unknown := property.New(property.Computed).WithDependencies([]presource.URN{"urn:pulumi:stack::project::aws:ec2/vpc:Vpc::other"})
+	none := property.New(property.Null)
+	list := func(v ...property.Value) property.Value { return property.New(v) }
+	entry := func(v property.Value) property.Value { return property.New(map[string]property.Value{"k": v}) }
+	for _, test := range []struct {
+		inputs inputs
+		want   string
+	}{
+		{inputs{"clusterName": number}, "clusterName: is the number 10, and must be a string, in quotes"},
+		{inputs{"leaseTtl": number}, "leaseTtl: is the number 10, and must be a string, in quotes"},
+		{inputs{"recovery": yes}, "recovery: is the boolean true, and must be a string, in quotes"},
+		{inputs{"keyName": list(text)}, "keyName: is a list, and must be a string"},
+		{inputs{"subnetId": entry(text)}, "subnetId: is a map, and must be a string"},
+		{inputs{"minSize": text}, `minSize: is the string "x", and must be a whole number`},
+		{inputs{"minSize": property.New(1.5)}, "minSize: is the number 1.5, and must be a whole number"},
+		{inputs{"maxSize": property.New(1e300)}, "maxSize: is the number 1e+300, and must be a whole number"},
+		{inputs{"waitForReady": property.New("true"), "instanceRefresh": yes}, `waitForReady: is the string "true", and must be true or false`},
+		{inputs{"instanceRefresh": unknown}, "instanceRefresh: is not known before something else is created, and what is declared depends on it: give true or false in plain"},
+		{inputs{"finalSnapshot": yes.WithSecret(true)}, "finalSnapshot (secret): is a secret that cannot be kept, since what is declared depends on it: give true or false in plain"},
+		{inputs{"alarmActions": text}, `alarmActions: is the string "x", and must be a list of strings`},
+		{inputs{"alarmActions": list(number)}, "alarmActions[0]: is the number 10, and must be a string, in quotes"},
+		{inputs{"alarmActions": list(none)}, "alarmActions[0]: is null, and must be a string"},
+		{inputs{"tags": list(text)}, "tags: is a list, and must be a map of strings"},
+		{inputs{"tags": entry(yes)}, `tags["k"]: is the boolean true, and must be a string, in quotes`},
+		{inputs{"tags": entry(none)}, `tags["k"]: is null, and must be a string`},
+	} {
+		for _, preview := range []bool{true, false} {
+			w := newWorld()
+			w.preview = preview
+			more := given(test.inputs)
+			more["rootVolumeSize"] = property.New(1.0)
+			_, err := w.construct(t, more)
+			var problems refusal
+			want := []string{test.want, "rootVolumeSize: 1 GiB is outside of 8 to 16384"}
+			if !errors.As(err, &problems) || !slices.Equal(problems, want) {
+				t.Errorf("preview %t: got %v, want %q", preview, err, want)
+			}
+		}
+	}
+
+	// A plain value that comes from a resource which exists is as good as another.
+	w := newWorld()
+	if _, err := w.construct(t, given(inputs{"retainVolume": yes.WithDependencies(unknown.Dependencies())})); err != nil {
+		t.Errorf("a known output for a plain value is refused: %v", err)
 	}
 }
 
@@ -220,13 +388,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if !errors.As(err, &problems) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
-	var paths []string
-	for _, problem := range problems {
-		path, _, _ := strings.Cut(problem, ": ")
-		paths = append(paths, path)
-	}
 	want := []string{"clusterName", "availabilityZone", "minSize", "maxSize", "volumeSize", "volumeIops", "etcdVersion", `tags["Name"]`}
-	if diff := cmp.Diff(want, paths); diff != "" {
+	if diff := cmp.Diff(want, problems.paths()); diff != "" {
 		t.Errorf("refused properties (-want +got):\n%s", diff)
 	}
 }
@@ -237,6 +400,18 @@ func TestUnknownInputs(t *testing.T) {
 	t.Parallel()
 	// As the engine sends it: an output of another resource, without a value.
 	unknown := property.New(property.Computed).WithDependencies([]presource.URN{"urn:pulumi:stack::project::aws:ec2/vpc:Vpc::other"})
+	// One entry does not hide another.
+	w := newWorld()
+	w.preview = true
+	_, err := w.construct(t, given(map[string]property.Value{
+		"tags":         property.New(map[string]property.Value{"Vpc": unknown, "Role": property.New("db"), "Name": unknown}),
+		"alarmActions": property.New([]property.Value{unknown, property.New("oncall")}),
+	}))
+	var problems refusal
+	if want := []string{"alarmActions[1]", `tags["Name"]`, `tags["Role"]`}; !errors.As(err, &problems) || !slices.Equal(problems.paths(), want) {
+		t.Errorf("next to unknown entries: got %v, want %v refused", err, want)
+	}
+
 	for _, name := range []string{
 		"clusterName", "availabilityZone", "minSize", "maxSize", "desiredCapacity", "instanceType", "amiId",
 		"rootVolumeSize", "keyName", "sshIngressCidr", "instanceProfile", "volumeSize", "volumeIops", "etcfsVersion",
@@ -268,23 +443,54 @@ func TestUnknownInputs(t *testing.T) {
 	}
 }
 
-func TestNoSuchSubnet(t *testing.T) {
+// What is wrong with the place is told together, whatever else is wrong, and
+// nothing twice.
+func TestPlacementProblems(t *testing.T) {
 	t.Parallel()
+	type inputs = map[string]property.Value
+	text := func(s string) property.Value { return property.New(s) }
+	unset := property.New(property.Null)
 	for _, test := range []struct {
-		path   string
-		inputs map[string]property.Value
-		words  string
+		name     string
+		noSubnet bool
+		inputs   inputs
+		want     []string // the beginnings
 	}{
-		{"availabilityZone", nil, "has a default subnet, or give subnetId"},
-		{"subnetId", map[string]property.Value{"availabilityZone": property.New(property.Null), "subnetId": property.New(subnetID)}, "name a subnet of this account and Region"},
+		{"no subnet in the zone", true, nil, []string{
+			"availabilityZone: cannot be looked up: name a zone of this Region that has a default subnet, or give subnetId (no matching EC2 Subnet found)",
+		}},
+		{"no such subnet", true, inputs{"availabilityZone": unset, "subnetId": text(subnetID)}, []string{
+			"subnetId: cannot be looked up: name a subnet of this account and Region (no matching EC2 Subnet found)",
+		}},
+		{"malformed subnet, wrong zone", false, inputs{"availabilityZone": text("eu-west-1z"), "subnetId": text("subnet-1")}, []string{
+			`subnetId: "subnet-1" is not a subnet ID`, "availabilityZone: eu-west-1z is not a zone of this Region, which has eu-west-1a, eu-west-1b",
+		}},
+		{"malformed subnet, right zone", false, inputs{"subnetId": text("subnet-1"), "instanceType": text("m7i.large")}, []string{
+			`subnetId: "subnet-1" is not a subnet ID`, "instanceType: m7i.large is not offered in eu-west-1a",
+		}},
+		{"no such subnet, wrong zone and type", true, inputs{"availabilityZone": text("eu-west-1z"), "subnetId": text(subnetID), "instanceType": text("x9.large")}, []string{
+			"availabilityZone: eu-west-1z is not a zone of this Region", "subnetId: cannot be looked up",
+			"instanceType: x9.large cannot be looked up: name an instance type that this Region has (no matching EC2 Instance Type found)",
+		}},
+		{"unknown subnet, wrong zone", false, inputs{"availabilityZone": text("eu-west-1z"), "subnetId": property.New(property.Computed)}, []string{
+			"availabilityZone: eu-west-1z is not a zone of this Region",
+		}},
+		{"malformed zone, no such subnet", true, inputs{"availabilityZone": text("eu-west-1"), "subnetId": text(subnetID)}, []string{
+			`availabilityZone: "eu-west-1" is not an availability zone`, "subnetId: cannot be looked up",
+		}},
+		{"malformed zone, a subnet", false, inputs{"availabilityZone": text("eu-west-1"), "subnetId": text(subnetID)}, []string{
+			`availabilityZone: "eu-west-1" is not an availability zone`,
+		}},
+		{"no place, and no such type", false, inputs{"availabilityZone": unset, "instanceType": text("x9.large")}, []string{
+			"availabilityZone: is missing", "instanceType: x9.large cannot be looked up",
+		}},
 	} {
 		w := newWorld()
-		w.noSubnet = true
+		w.preview, w.noSubnet, w.types = true, test.noSubnet, types
 		_, err := w.construct(t, given(test.inputs))
 		var problems refusal
-		if !errors.As(err, &problems) || len(problems) != 1 ||
-			!strings.HasPrefix(problems[0], test.path+": cannot be looked up") || !strings.Contains(problems[0], test.words) {
-			t.Errorf("got %v, want the lookup of %s refused with %q", err, test.path, test.words)
+		if !errors.As(err, &problems) || !slices.EqualFunc(problems, test.want, strings.HasPrefix) {
+			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}
 	}
 }

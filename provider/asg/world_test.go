@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -96,18 +95,20 @@ func (w *world) Call(args pulumi.MockCallArgs) (presource.PropertyMap, error) {
 		return presource.NewPropertyMapFromMap(map[string]any{"accountId": "123456789012", "arn": "", "id": "", "userId": ""}), nil
 	case "aws:ec2/getSubnet:getSubnet":
 		if w.noSubnet {
-			return nil, errors.New("no matching EC2 Subnet found")
+			return nil, asProvider(args.Token, "no matching EC2 Subnet found")
 		}
 		in := zone
 		if asked, ok := args.Args["availabilityZone"]; ok {
 			in = asked.StringValue()
 		}
 		return presource.NewPropertyMapFromMap(map[string]any{"id": subnetID, "availabilityZone": in, "vpcId": "vpc-0123456789abcdef0"}), nil
+	case "aws:index/getAvailabilityZones:getAvailabilityZones":
+		return presource.NewPropertyMapFromMap(map[string]any{"id": "eu-west-1", "names": []any{zone, "eu-west-1b"}}), nil
 	case "aws:ec2/getInstanceType:getInstanceType":
 		name := args.Args["instanceType"].StringValue()
 		kind, ok := w.instanceType(name)
 		if !ok {
-			return nil, errors.New("no matching EC2 Instance Type found")
+			return nil, asProvider(args.Token, "no matching EC2 Instance Type found")
 		}
 		nvme := "unsupported"
 		if kind.nvme {
@@ -128,6 +129,12 @@ func (w *world) Call(args pulumi.MockCallArgs) (presource.PropertyMap, error) {
 		return presource.NewPropertyMapFromMap(map[string]any{"id": "eu-west-1", "instanceTypes": offered}), nil
 	}
 	return nil, fmt.Errorf("the world has no %s", args.Token)
+}
+
+// asProvider words a failure as it comes from the AWS provider through the
+// engine.
+func asProvider(token, cause string) error {
+	return fmt.Errorf("invocation of %[1]s returned an error: invoking %[1]s: 1 error occurred:\n\t* %[2]s\n\n", token, cause)
 }
 
 // instanceType looks up an instance type: the default one, and what a test
@@ -226,6 +233,15 @@ func (w *world) construct(t *testing.T, inputs map[string]property.Value) (prope
 type refusal []string
 
 func (r refusal) Error() string { return strings.Join(r, "\n") }
+
+// paths are the properties that are refused.
+func (r refusal) paths() (list []string) {
+	for _, problem := range r {
+		path, _, _ := strings.Cut(problem, ": ")
+		list = append(list, path)
+	}
+	return list
+}
 
 // withDetails takes the details out of an error of the protocol, which the
 // engine prints per property.

@@ -193,7 +193,7 @@ export interface ClusterArgs {
      */
     etcfsVersion?: pulumi.Input<string | undefined>;
     /**
-     * Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+     * Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
      */
     finalSnapshot?: boolean;
     /**
@@ -205,7 +205,7 @@ export interface ClusterArgs {
      */
     instanceProfile?: pulumi.Input<string | undefined>;
     /**
-     * Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+     * Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
      */
     instanceRefresh?: boolean;
     /**
@@ -241,7 +241,7 @@ export interface ClusterArgs {
      */
     releasesUrl?: pulumi.Input<string | undefined>;
     /**
-     * Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+     * Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
      */
     retainVolume?: boolean;
     /**
@@ -269,7 +269,7 @@ export interface ClusterArgs {
      */
     volumeSize?: pulumi.Input<number | undefined>;
     /**
-     * Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+     * Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
      */
     waitForReady?: boolean;
 }

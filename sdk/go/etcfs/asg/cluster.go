@@ -84,13 +84,13 @@ type clusterArgs struct {
 	EtcdVersion *string `pulumi:"etcdVersion"`
 	// The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
 	EtcfsVersion *string `pulumi:"etcfsVersion"`
-	// Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+	// Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	FinalSnapshot *bool `pulumi:"finalSnapshot"`
 	// The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
 	GithubRepo *string `pulumi:"githubRepo"`
 	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
 	InstanceProfile *string `pulumi:"instanceProfile"`
-	// Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+	// Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	InstanceRefresh *bool `pulumi:"instanceRefresh"`
 	// The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
 	InstanceType *string `pulumi:"instanceType"`
@@ -108,7 +108,7 @@ type clusterArgs struct {
 	Recovery *string `pulumi:"recovery"`
 	// The base URL that nodes fetch the releases of EtcFS and etcd from; a mirror keeps the layout of github.com below it, `<owner>/<name>/releases/download/<tag>/<file>`. Every file is checked against its release's published checksums. Default `https://github.com`.
 	ReleasesUrl *string `pulumi:"releasesUrl"`
-	// Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+	// Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	RetainVolume *bool `pulumi:"retainVolume"`
 	// The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
 	RootVolumeSize *int `pulumi:"rootVolumeSize"`
@@ -122,7 +122,7 @@ type clusterArgs struct {
 	VolumeIops *int `pulumi:"volumeIops"`
 	// The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
 	VolumeSize *int `pulumi:"volumeSize"`
-	// Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+	// Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	WaitForReady *bool `pulumi:"waitForReady"`
 }
 
@@ -142,13 +142,13 @@ type ClusterArgs struct {
 	EtcdVersion pulumi.StringPtrInput
 	// The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
 	EtcfsVersion pulumi.StringPtrInput
-	// Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+	// Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	FinalSnapshot *bool
 	// The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
 	GithubRepo pulumi.StringPtrInput
 	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
 	InstanceProfile pulumi.StringPtrInput
-	// Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+	// Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	InstanceRefresh *bool
 	// The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
 	InstanceType pulumi.StringPtrInput
@@ -166,7 +166,7 @@ type ClusterArgs struct {
 	Recovery pulumi.StringPtrInput
 	// The base URL that nodes fetch the releases of EtcFS and etcd from; a mirror keeps the layout of github.com below it, `<owner>/<name>/releases/download/<tag>/<file>`. Every file is checked against its release's published checksums. Default `https://github.com`.
 	ReleasesUrl pulumi.StringPtrInput
-	// Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+	// Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	RetainVolume *bool
 	// The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
 	RootVolumeSize pulumi.IntPtrInput
@@ -180,7 +180,7 @@ type ClusterArgs struct {
 	VolumeIops pulumi.IntPtrInput
 	// The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
 	VolumeSize pulumi.IntPtrInput
-	// Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+	// Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	WaitForReady *bool
 }
 

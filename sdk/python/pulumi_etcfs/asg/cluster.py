@@ -56,10 +56,10 @@ class ClusterArgs:
         :param pulumi.Input[_builtins.int] desired_capacity: The number of nodes, from `minSize` to `maxSize`. Unset by default: the group starts with `minSize` nodes, and whoever scales it afterwards (a scaling policy, the console, the CLI) owns the number; no later `pulumi up` undoes it. When set, this program owns it.
         :param pulumi.Input[_builtins.str] etcd_version: The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
         :param pulumi.Input[_builtins.str] etcfs_version: The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
-        :param _builtins.bool final_snapshot: Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+        :param _builtins.bool final_snapshot: Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         :param pulumi.Input[_builtins.str] github_repo: The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
         :param pulumi.Input[_builtins.str] instance_profile: The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
-        :param _builtins.bool instance_refresh: Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+        :param _builtins.bool instance_refresh: Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         :param pulumi.Input[_builtins.str] instance_type: The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
         :param pulumi.Input[_builtins.str] key_name: The EC2 key pair that is put on the nodes. None by default: nobody needs to log in, and SSM Session Manager works without.
         :param pulumi.Input[_builtins.str] lease_ttl: How long a node that cannot reach etcd keeps its membership before it is fenced, as a duration in whole seconds such as `15s`; at least 6s, as twice the time must exceed 10s. Shorter means a faster failover, longer means more patience with a slow network. Default `10s`.
@@ -68,14 +68,14 @@ class ClusterArgs:
         :param pulumi.Input[_builtins.str] on_bootstrap_failure: What becomes of an instance whose bootstrap failed: `replace`, the default, reports it unhealthy, and the group terminates and replaces it; `keep` leaves it running for study.
         :param pulumi.Input[_builtins.str] recovery: What is accepted after all of the cluster's metadata was lost. Unset, the default: a node that finds a formed cluster of which no member answers refuses to form another, since that overwrites the data. `reform`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.
         :param pulumi.Input[_builtins.str] releases_url: The base URL that nodes fetch the releases of EtcFS and etcd from; a mirror keeps the layout of github.com below it, `<owner>/<name>/releases/download/<tag>/<file>`. Every file is checked against its release's published checksums. Default `https://github.com`.
-        :param _builtins.bool retain_volume: Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+        :param _builtins.bool retain_volume: Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
         :param pulumi.Input[_builtins.str] ssh_ingress_cidr: The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
         :param pulumi.Input[_builtins.str] subnet_id: The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
         :param pulumi.Input[Mapping[str, _builtins.str]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
         :param pulumi.Input[_builtins.int] volume_iops: The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
         :param pulumi.Input[_builtins.int] volume_size: The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
-        :param _builtins.bool wait_for_ready: Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+        :param _builtins.bool wait_for_ready: Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         """
         pulumi.set(__self__, "cluster_name", cluster_name)
         if alarm_actions is not None:
@@ -219,7 +219,7 @@ class ClusterArgs:
     @pulumi.getter(name="finalSnapshot")
     def final_snapshot(self) -> Optional[_builtins.bool]:
         """
-        Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+        Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         """
         return pulumi.get(self, "final_snapshot")
 
@@ -255,7 +255,7 @@ class ClusterArgs:
     @pulumi.getter(name="instanceRefresh")
     def instance_refresh(self) -> Optional[_builtins.bool]:
         """
-        Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+        Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         """
         return pulumi.get(self, "instance_refresh")
 
@@ -363,7 +363,7 @@ class ClusterArgs:
     @pulumi.getter(name="retainVolume")
     def retain_volume(self) -> Optional[_builtins.bool]:
         """
-        Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+        Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         """
         return pulumi.get(self, "retain_volume")
 
@@ -447,7 +447,7 @@ class ClusterArgs:
     @pulumi.getter(name="waitForReady")
     def wait_for_ready(self) -> Optional[_builtins.bool]:
         """
-        Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+        Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         """
         return pulumi.get(self, "wait_for_ready")
 
@@ -504,10 +504,10 @@ class Cluster(pulumi.ComponentResource):
         :param pulumi.Input[_builtins.int] desired_capacity: The number of nodes, from `minSize` to `maxSize`. Unset by default: the group starts with `minSize` nodes, and whoever scales it afterwards (a scaling policy, the console, the CLI) owns the number; no later `pulumi up` undoes it. When set, this program owns it.
         :param pulumi.Input[_builtins.str] etcd_version: The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
         :param pulumi.Input[_builtins.str] etcfs_version: The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
-        :param _builtins.bool final_snapshot: Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`.
+        :param _builtins.bool final_snapshot: Whether a snapshot of the data volume is made before the volume is deleted. Nothing manages the snapshot, and it is charged until you delete it. Run one `pulumi up` after setting it, and before the destroy that it is for. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         :param pulumi.Input[_builtins.str] github_repo: The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
         :param pulumi.Input[_builtins.str] instance_profile: The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
-        :param _builtins.bool instance_refresh: Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason.
+        :param _builtins.bool instance_refresh: Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         :param pulumi.Input[_builtins.str] instance_type: The EC2 instance type of the nodes. It must be x86_64, for which EtcFS is released, and of the Nitro system, which Multi-Attach needs. Default `t3.medium`.
         :param pulumi.Input[_builtins.str] key_name: The EC2 key pair that is put on the nodes. None by default: nobody needs to log in, and SSM Session Manager works without.
         :param pulumi.Input[_builtins.str] lease_ttl: How long a node that cannot reach etcd keeps its membership before it is fenced, as a duration in whole seconds such as `15s`; at least 6s, as twice the time must exceed 10s. Shorter means a faster failover, longer means more patience with a slow network. Default `10s`.
@@ -516,14 +516,14 @@ class Cluster(pulumi.ComponentResource):
         :param pulumi.Input[_builtins.str] on_bootstrap_failure: What becomes of an instance whose bootstrap failed: `replace`, the default, reports it unhealthy, and the group terminates and replaces it; `keep` leaves it running for study.
         :param pulumi.Input[_builtins.str] recovery: What is accepted after all of the cluster's metadata was lost. Unset, the default: a node that finds a formed cluster of which no member answers refuses to form another, since that overwrites the data. `reform`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.
         :param pulumi.Input[_builtins.str] releases_url: The base URL that nodes fetch the releases of EtcFS and etcd from; a mirror keeps the layout of github.com below it, `<owner>/<name>/releases/download/<tag>/<file>`. Every file is checked against its release's published checksums. Default `https://github.com`.
-        :param _builtins.bool retain_volume: Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`.
+        :param _builtins.bool retain_volume: Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
         :param pulumi.Input[_builtins.str] ssh_ingress_cidr: The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
         :param pulumi.Input[_builtins.str] subnet_id: The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
         :param pulumi.Input[Mapping[str, _builtins.str]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
         :param pulumi.Input[_builtins.int] volume_iops: The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
         :param pulumi.Input[_builtins.int] volume_size: The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
-        :param _builtins.bool wait_for_ready: Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists.
+        :param _builtins.bool wait_for_ready: Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
         """
         ...
     @overload
