@@ -139,5 +139,6 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 	text.Describe(&a.AlarmActions, "The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. "+
 		"The alarm and the queue with the event exist in any case; by default nobody is told.")
 
-	text.Describe(&a.Tags, "Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.")
+	text.Describe(&a.Tags, "Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. "+
+		"They are no place for secrets: AWS shows them widely, and the state has them in plain text.")
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,6 +64,12 @@ func BenchmarkPreview(b *testing.B) {
 // resources are the AWS resources in the stack's state.
 func (s *stack) resources() []apitype.ResourceV3 {
 	s.t.Helper()
+	return slices.DeleteFunc(s.state(), func(r apitype.ResourceV3) bool { return !r.Custom || r.Type.Package() != "aws" })
+}
+
+// state is all resources of the stack's state, in which secrets are encrypted.
+func (s *stack) state() []apitype.ResourceV3 {
+	s.t.Helper()
 	exported, err := s.Export(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
@@ -71,13 +78,7 @@ func (s *stack) resources() []apitype.ResourceV3 {
 	if err := json.Unmarshal(exported.Deployment, &state); err != nil {
 		s.t.Fatal(err)
 	}
-	var list []apitype.ResourceV3
-	for _, r := range state.Resources {
-		if r.Custom && r.Type.Package() == "aws" {
-			list = append(list, r)
-		}
-	}
-	return list
+	return state.Resources
 }
 
 // inputsOf makes inputs of a state's, with its files as the program gave them.

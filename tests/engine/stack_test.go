@@ -21,7 +21,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -74,6 +73,20 @@ type stack struct {
 // skipped.
 func newStack(t testing.TB, region *plane.Plane, environment map[string]string) *stack {
 	t.Helper()
+	options := append(workspaceOptions(t, region, environment), auto.Project(workspace.Project{
+		Name: "engine", Runtime: workspace.NewProjectRuntimeInfo("go", nil),
+	}))
+	created, err := auto.NewStackInlineSource(t.Context(), "test", "engine", func(*pulumi.Context) error { return nil }, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stack{Stack: created, t: t, region: region}
+}
+
+// workspaceOptions are those of a workspace in folders of its own, with the CLI,
+// the plugins and the region in its environment.
+func workspaceOptions(t testing.TB, region *plane.Plane, environment map[string]string) []auto.LocalWorkspaceOption {
+	t.Helper()
 	tools := os.Getenv("ETCFS_TOOLS")
 	if tools == "" {
 		t.Skip("ETCFS_TOOLS does not name the folder of the Pulumi CLI (make test sets it)")
@@ -91,32 +104,49 @@ func newStack(t testing.TB, region *plane.Plane, environment map[string]string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	settings := []auto.LocalWorkspaceOption{auto.Pulumi(cli), auto.WorkDir(filepath.Join(folder, "work")), auto.PulumiHome(filepath.Join(folder, "home"))}
 	all := map[string]string{
 		"PATH":                     strings.Join([]string{plugins, tools, os.Getenv("PATH")}, string(os.PathListSeparator)),
 		"PULUMI_CONFIG_PASSPHRASE": "test",
 		"PULUMI_SKIP_UPDATE_CHECK": "true",
 		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+		"PULUMI_BACKEND_URL":                          "file://" + filepath.Join(folder, "state"),
 	}
 	maps.Copy(all, region.Environment())
 	maps.Copy(all, environment)
-	created, err := auto.NewStackInlineSource(t.Context(), "test", "engine", func(*pulumi.Context) error { return nil },
-		auto.Pulumi(cli),
-		auto.WorkDir(filepath.Join(folder, "work")),
-		auto.PulumiHome(filepath.Join(folder, "home")),
-		auto.EnvVars(all),
-		auto.Project(workspace.Project{
-			Name: tokens.PackageName("engine"), Runtime: workspace.NewProjectRuntimeInfo("go", nil),
-			Backend: &workspace.ProjectBackend{URL: "file://" + filepath.Join(folder, "state")},
-		}),
-	)
+	return append(settings, auto.EnvVars(all))
+}
+
+// program makes the stack declare something else from now on.
+func (s *stack) program(declare pulumi.RunFunc) { s.Workspace().SetProgram(declare) }
+
+// newYAML creates a stack of a program in YAML, a language that hands over
+// values as they are written.
+func newYAML(t testing.TB, region *plane.Plane) *stack {
+	t.Helper()
+	options := workspaceOptions(t, region, nil)
+	work, err := auto.NewLocalWorkspace(t.Context(), append(options, auto.Project(yamlProject))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := auto.NewStack(t.Context(), "test", work)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &stack{Stack: created, t: t, region: region}
 }
 
-// program makes the stack declare something else from now on.
-func (s *stack) program(declare pulumi.RunFunc) { s.Workspace().SetProgram(declare) }
+var yamlProject = workspace.Project{Name: "engine", Runtime: workspace.NewProjectRuntimeInfo("yaml", nil)}
+
+// properties makes the program declare one cluster with these, in YAML's flow
+// style.
+func (s *stack) properties(flow string) {
+	s.t.Helper()
+	program := "name: engine\nruntime: yaml\nresources:\n  fs:\n    type: etcfs:asg:Cluster\n    properties: " + flow + "\n"
+	if err := os.WriteFile(filepath.Join(s.Workspace().WorkDir(), "Pulumi.yaml"), []byte(program), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
 
 // changes are the numbers of resources per kind of change, without those that
 // stay the same.

@@ -257,7 +257,7 @@ export interface ClusterArgs {
      */
     subnetId?: pulumi.Input<string | undefined>;
     /**
-     * Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
+     * Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
      */
     tags?: pulumi.Input<{[key: string]: string} | undefined>;
     /**

@@ -116,7 +116,7 @@ type clusterArgs struct {
 	SshIngressCidr *string `pulumi:"sshIngressCidr"`
 	// The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
 	SubnetId *string `pulumi:"subnetId"`
-	// Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
+	// Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
 	Tags map[string]string `pulumi:"tags"`
 	// The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
 	VolumeIops *int `pulumi:"volumeIops"`
@@ -174,7 +174,7 @@ type ClusterArgs struct {
 	SshIngressCidr pulumi.StringPtrInput
 	// The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
 	SubnetId pulumi.StringPtrInput
-	// Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256.
+	// Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
 	Tags pulumi.StringMapInput
 	// The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
 	VolumeIops pulumi.IntPtrInput
