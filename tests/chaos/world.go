@@ -84,9 +84,14 @@ func newWorld(ctx context.Context, j *journal, p plan) (_ *world, err error) {
 	return w, nil
 }
 
+// deployLimit is how long deploying may take, whatever hinders it.
+const deployLimit = 5 * time.Minute
+
 // deploy runs pulumi up.
 func (w *world) deploy(ctx context.Context, maxSize int) error {
 	w.journal.tell("pulumi up")
+	ctx, cancel := context.WithTimeoutCause(ctx, deployLimit, fmt.Errorf("the cluster is not deployed within %s", deployLimit))
+	defer cancel()
 	s, err := stack.New(ctx, stack.Config{
 		Folder:      w.work,
 		Program:     filepath.Join(w.root, "examples", "go"),
@@ -159,7 +164,13 @@ const settleLimit = 3 * time.Minute
 
 func (w *world) settle(ctx context.Context, nodes int) (scenario.View, error) {
 	w.journal.tell("waiting for %d nodes", nodes)
-	return w.cluster.Await(ctx, settleLimit, scenario.Settled(nodes), w)
+	view, err := w.cluster.Await(ctx, settleLimit, scenario.Settled(nodes), w)
+	if timeout, ok := errors.AsType[*scenario.TimeoutError](err); ok {
+		for _, n := range timeout.View.Nodes {
+			w.journal.tell("%s %s, member %s, mounted %t, healthy %t, %s", n.InstanceID, n.Address, n.Member, n.Mounted, n.Healthy, n.GroupState)
+		}
+	}
+	return view, err
 }
 
 // Look tells what has changed.

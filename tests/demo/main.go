@@ -80,9 +80,7 @@ func run(ctx context.Context, terminal *terminal) (err error) {
 		return err
 	}
 	defer func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
-		defer cancel()
-		if closing := t.close(within); closing != nil {
+		if closing := within(context.WithoutCancel(ctx), cleanupPatience, t.close); closing != nil {
 			err = errors.Join(err, fmt.Errorf("clean up: %w", closing))
 		}
 	}()
@@ -91,7 +89,7 @@ func run(ctx context.Context, terminal *terminal) (err error) {
 	for i, s := range steps {
 		terminal.Heading(fmt.Sprintf("%d/%d %s", i+1, len(steps), s.title))
 		began := time.Now()
-		if err := s.run(t, ctx); err != nil {
+		if err := within(ctx, stepLimit, func(ctx context.Context) error { return s.run(t, ctx) }); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("step %d, %s: %w", i+1, s.title, context.Cause(ctx))
 			}
@@ -103,6 +101,17 @@ func run(ctx context.Context, terminal *terminal) (err error) {
 	t.took("all of it", time.Since(start), 0)
 	terminal.Durations(t.durations)
 	return nil
+}
+
+// stepLimit is how long a step may take. What it waits for has shorter limits
+// of its own, but for Pulumi.
+const stepLimit = 5 * time.Minute
+
+// within runs something that is interrupted when it takes too long.
+func within(ctx context.Context, limit time.Duration, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
+	return run(ctx)
 }
 
 const (

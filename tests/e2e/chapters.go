@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,18 +87,24 @@ func (s *story) Look(_ scenario.Expectation, v scenario.View, _ string, _ time.D
 	}
 }
 
+// scriptLimit is how long a script may take on a node, where a mount may not
+// answer.
+const scriptLimit = 30 * time.Second
+
 // execute runs a script on a node, which must succeed.
 func (s *story) execute(ctx context.Context, instanceID, script string) (string, error) {
 	machine := s.machines.Machine(instanceID)
 	if machine == nil {
 		return "", fmt.Errorf("%s has no machine", instanceID)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, scriptLimit, fmt.Errorf("%q does not end within %s", script, scriptLimit))
+	defer cancel()
 	result, err := machine.Execute(ctx, script)
 	if err != nil {
 		return "", err
 	}
 	if result.ExitCode != 0 {
-		return "", fmt.Errorf("%q on %s exits with %d: %s", script, instanceID, result.ExitCode, strings.TrimSpace(result.Stderr))
+		return "", fmt.Errorf("%q on %s exits with %d: %s", script, instanceID, result.ExitCode, strings.TrimSpace(result.Stdout+result.Stderr))
 	}
 	return result.Stdout, nil
 }
@@ -211,16 +216,13 @@ func (s *story) cutOff(ctx context.Context) error {
 	if err := machine.Cut(ctx); err != nil {
 		return err
 	}
-	if err := eventually(ctx, time.Minute, func() error {
+	if err := eventually(ctx, "the others go on without it", time.Minute, func(ctx context.Context) error {
 		return s.writeFile(ctx, "during-cut", others[0], others...)
 	}); err != nil {
 		return err
 	}
-	if err := eventually(ctx, 2*time.Minute, func() error {
-		out, err := machine.Execute(ctx, "mountpoint -q "+settings.MountPoint)
-		if err == nil && out.ExitCode == 0 {
-			err = errors.New("the node that is cut off has still mounted")
-		}
+	if err := eventually(ctx, "the node that is cut off unmounts", 2*time.Minute, func(ctx context.Context) error {
+		_, err := s.execute(ctx, leader.InstanceID, "! mountpoint "+settings.MountPoint)
 		return err
 	}); err != nil {
 		return err
@@ -272,8 +274,8 @@ func (s *story) killDaemon(ctx context.Context) error {
 	if _, err := s.execute(ctx, node, "systemctl kill --signal=KILL etcfuse.service"); err != nil {
 		return err
 	}
-	if err := eventually(ctx, time.Minute, func() error {
-		_, err := s.execute(ctx, node, "mountpoint -q "+settings.MountPoint)
+	if err := eventually(ctx, "the node mounts again", time.Minute, func(ctx context.Context) error {
+		_, err := s.execute(ctx, node, "mountpoint "+settings.MountPoint)
 		return err
 	}); err != nil {
 		return err
@@ -327,7 +329,7 @@ func (s *story) neverMount(ctx context.Context) error {
 	select {
 	case victim = <-broken:
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("wait for the group to launch a node: %w", context.Cause(ctx))
 	}
 	s.say("%s will never mount", victim)
 	machine := s.machines.Machine(victim)
@@ -388,11 +390,26 @@ func (s *story) olderRelease(ctx context.Context) error {
 	return s.destroy(ctx)
 }
 
-// eventually repeats a check until it succeeds.
-func eventually(ctx context.Context, limit time.Duration, check func() error) error {
-	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, check() },
-		backoff.WithBackOff(&backoff.ExponentialBackOff{
-			InitialInterval: 100 * time.Millisecond, MaxInterval: time.Second, Multiplier: 1.5, RandomizationFactor: 0.2,
-		}), backoff.WithMaxElapsedTime(limit))
-	return err
+// eventually repeats a check until it succeeds. After the limit the error says
+// what was waited for, and what the last check said.
+func eventually(ctx context.Context, what string, limit time.Duration, check func(context.Context) error) error {
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var last error
+	_, err := backoff.Retry(within, func() (struct{}, error) {
+		err := check(within)
+		if within.Err() == nil || last == nil {
+			last = err // one that was cut off by the limit has seen nothing
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(&backoff.ExponentialBackOff{
+		InitialInterval: 100 * time.Millisecond, MaxInterval: time.Second, Multiplier: 1.5, RandomizationFactor: 0.2,
+	}), backoff.WithMaxElapsedTime(0))
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
+	}
+	return fmt.Errorf("wait until %s: not within %s: %w", what, limit, last)
 }

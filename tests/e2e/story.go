@@ -68,14 +68,14 @@ func tell(ctx context.Context, out io.Writer, image, work string) (err error) {
 		return errors.New("ETCFS_TOOLS does not name the folder of pulumi and etcd; use `make e2e`")
 	}
 	defer func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
-		defer cancel()
-		err = errors.Join(err, s.close(within))
+		if closing := within(context.WithoutCancel(ctx), cleanupPatience, s.close); closing != nil {
+			err = errors.Join(err, fmt.Errorf("clean up: %w", closing))
+		}
 	}()
 	for i, c := range chapters {
 		s.print("\n== %d/%d %s\n", i+1, len(chapters), c.title)
 		start := time.Now()
-		if err := c.run(s, ctx); err != nil {
+		if err := within(ctx, chapterLimit, func(ctx context.Context) error { return c.run(s, ctx) }); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("chapter %d, %s: %w", i+1, c.title, context.Cause(ctx))
 			}
@@ -91,6 +91,33 @@ func tell(ctx context.Context, out io.Writer, image, work string) (err error) {
 	s.print("   %6.1f s  all of it\n", time.Since(s.start).Seconds())
 	return nil
 }
+
+// chapterLimit is how long a chapter may take. What it waits for has shorter
+// limits of its own, but for Pulumi and machines that boot again.
+const chapterLimit = 10 * time.Minute
+
+// within runs something that is interrupted when it takes too long, and is not
+// waited for when that does not help: the end of the program ends everything.
+func within(ctx context.Context, limit time.Duration, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(interruptPatience):
+		return context.Cause(ctx)
+	}
+}
+
+// interruptPatience is how long something may take to end that was interrupted.
+const interruptPatience = 30 * time.Second
 
 func (s *story) print(format string, arguments ...any) {
 	fmt.Fprintf(s.out, format, arguments...) // the reader ends the story

@@ -213,7 +213,7 @@ func (m *Machine) Execute(ctx context.Context, script string) (ec2.CommandResult
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
 	if ctx.Err() != nil {
-		return ec2.CommandResult{}, fmt.Errorf("execute on %s: %w", m.spec.InstanceID, ctx.Err())
+		return ec2.CommandResult{}, fmt.Errorf("execute on %s: %w", m.spec.InstanceID, context.Cause(ctx))
 	}
 	if exit, exited := errors.AsType[*exec.ExitError](err); err != nil && (!exited || !exit.Exited()) {
 		return ec2.CommandResult{}, fmt.Errorf("execute on %s: %w", m.spec.InstanceID, err)

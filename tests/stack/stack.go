@@ -199,7 +199,7 @@ func (s *Stack) run(ctx context.Context, stdout io.Writer, name string, argument
 	end := endSession(context.WithoutCancel(ctx), command)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			err = context.Cause(ctx)
 		}
 		return errors.Join(fmt.Errorf("%w\n%s", err, tail.String()), end)
 	}
