@@ -140,11 +140,18 @@ func (w *writer) finish(t *testing.T, during string) {
 }
 
 // TestLife is the life of one cluster: nodes boot together, die, come back,
-// lose their disks and leave.
+// lose their disks and leave. It is the same on both series of etcd.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	for series, binary := range series {
+		t.Run(series, func(t *testing.T) {
+			t.Parallel()
+			life(t, newWorld(t).with(binary))
+		})
+	}
+}
 
+func life(t *testing.T, w *world) {
 	a, b, c := w.launch(t, ""), w.launch(t, ""), w.launch(t, "")
 	bootAll(t, a, b, c)
 	first := wantVoters(t, a, a, b, c)

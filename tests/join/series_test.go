@@ -1,0 +1,157 @@
+package join_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/etcfs/pulumi-etcfs/bootstrap"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
+)
+
+// series are the series of etcd that a cluster may run, each with its binary in
+// the folder of the tools.
+var series = map[string]string{"3.5": "etcd-3.5/etcd", "3.6": "etcd"}
+
+// with makes the etcd of nodes that start from now on another one.
+func (w *world) with(binary string) *world {
+	w.etcd = filepath.Join(os.Getenv("ETCFS_TOOLS"), binary)
+	return w
+}
+
+// version is the release of etcd that a node runs.
+func (n *node) version(t *testing.T) string {
+	t.Helper()
+	status, err := n.client(t).Status(t.Context(), etcd.ClientURL(n.IP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Version
+}
+
+// TestSeriesMixed: a cluster of etcd 3.5 goes over to 3.6 one node after the
+// other, as a changed etcdVersion has it, and does not go back.
+func TestSeriesMixed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).with(series["3.5"])
+	a, b := w.launch(t, ""), w.launch(t, "")
+	bootAll(t, a, b)
+	a.put(t, "written on 3.5")
+
+	t.Log("a node of 3.6 joins")
+	w.with(series["3.6"])
+	c := w.launch(t, "")
+	bootAll(t, c)
+	wantVoters(t, a, a, b, c)
+	for n, want := range map[*node]string{a: "3.5.", b: "3.5.", c: "3.6."} {
+		if got := n.version(t); !strings.HasPrefix(got, want) {
+			t.Errorf("%s runs etcd %s, want %sx", n.ID, got, want)
+		}
+	}
+	if got := c.keys(t); got != 1 {
+		t.Errorf("the node of 3.6 has %d keys, want the one that was written", got)
+	}
+
+	t.Log("one of 3.5 joins and reboots beside it")
+	w.with(series["3.5"])
+	d := w.launch(t, "")
+	bootAll(t, d)
+	before := wantVoters(t, a, a, b, c, d)
+	b.powerOff()
+	bootAll(t, b)
+	if got := wantVoters(t, a, a, b, c, d); !maps.Equal(got, before) {
+		t.Errorf("members are %v after a reboot, want %v", got, before)
+	}
+
+	t.Log("those of 3.5 are replaced")
+	w.with(series["3.6"])
+	for _, n := range []*node{a, b, d} {
+		w.leave(t, n, c)
+		bootAll(t, w.launch(t, ""))
+	}
+	c.awaitClusterVersion(t, "3.6.0")
+	c.awaitHealth(t)
+	writes := c.write(t)
+
+	t.Log("one of 3.5 is too old by now, and leaves nothing behind when it gives up")
+	w.with(series["3.5"])
+	members := c.read(t)
+	e := w.launch(t, "")
+	ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
+	defer giveUp()
+	boot := make(chan error, 1)
+	go func() { boot <- e.boot(ctx) }()
+	await(ctx, t, "an etcd that ends", func() error {
+		state, err := e.State(ctx, "")
+		if err == nil && state.Active != "failed" {
+			err = fmt.Errorf("etcd is %s", state.Active)
+		}
+		return err
+	})
+	giveUp()
+	if err := <-boot; err == nil {
+		t.Error("a node of 3.5 has joined a cluster of 3.6")
+	}
+	if got := c.read(t); !slices.EqualFunc(got, members, func(a, b membership.Member) bool { return a.ID == b.ID }) {
+		t.Errorf("members are %v, want %v", got, members)
+	}
+	writes.finish(t, "a node of 3.5 at a cluster of 3.6")
+}
+
+// leave takes a node away as scale-in does, through another one.
+func (w *world) leave(t *testing.T, n, through *node) {
+	t.Helper()
+	got, err := bootstrap.RemoveMember(t.Context(), etcd.Cluster{}, bootstrap.Node{InstanceID: through.ID, PrivateIP: through.IP}, n.ID, n.IP)
+	if err != nil || got.Result != bootstrap.Removed {
+		t.Fatalf("removal of %s is %+v, %v, want it removed", n.ID, got, err)
+	}
+	w.terminate(n)
+}
+
+// awaitClusterVersion waits until the members have agreed on a version, which
+// they look at every few seconds.
+func (n *node) awaitClusterVersion(t *testing.T, want string) {
+	t.Helper()
+	await(t.Context(), t, "version "+want, func() error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, etcd.ClientURL(n.IP)+"/version", nil)
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		var versions struct {
+			Cluster string `json:"etcdcluster"`
+		}
+		if err := json.NewDecoder(response.Body).Decode(&versions); err != nil {
+			return err
+		}
+		if versions.Cluster != want {
+			return fmt.Errorf("the cluster's version is %s", versions.Cluster)
+		}
+		return nil
+	})
+}
+
+// await waits for up to a minute until a condition holds.
+func await(ctx context.Context, t *testing.T, what string, holds func() error) {
+	t.Helper()
+	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, holds() },
+		backoff.WithBackOff(backoff.NewConstantBackOff(20*time.Millisecond)), backoff.WithMaxElapsedTime(time.Minute))
+	if err != nil {
+		t.Fatalf("await %s: %v", what, err)
+	}
+}
