@@ -23,7 +23,7 @@ build: ## Build the plugin, the node's binary, the Lambda zip and the region's b
 	go build -o bin/region/region ./tests/region/cmd/region
 
 .PHONY: tools
-tools: ## Print the folder of pulumi, its language hosts, etcd and etcdctl; build what is missing
+tools: ## Print the folder of pulumi, its language hosts, etcd and etcdctl (3.5 in etcd-3.5/); build what is missing
 	@tools/install stack
 
 .PHONY: sdk
