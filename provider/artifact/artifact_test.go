@@ -192,9 +192,8 @@ func TestEarlierVersionsAreRemoved(t *testing.T) {
 	}
 
 	// It is the last use that counts, and not when it was made.
-	hour := time.Now().Add(-2 * time.Hour)
-	for _, name := range []string{release, "source-used-just-now"} {
-		if err := os.Chtimes(filepath.Join(cache, name), hour, hour); err != nil {
+	for name, ago := range map[string]time.Duration{release: 3 * time.Hour, "source-used-just-now": 2 * time.Hour} {
+		if err := os.Chtimes(filepath.Join(cache, name), time.Now().Add(-ago), time.Now().Add(-ago)); err != nil {
 			t.Fatal(err)
 		}
 	}
