@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -152,59 +153,62 @@ func TestUnpacked(t *testing.T) {
 func TestEarlierVersionsAreRemoved(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
-	for name, ago := range map[string]time.Duration{
-		"source-used-just-now": time.Minute, "release-used-before": 2 * time.Hour, "source-old": 3 * time.Hour, "release-old": 30 * 24 * time.Hour,
-		"host": 30 * 24 * time.Hour, // somebody else's
-	} {
+	add := func(name string) {
+		t.Helper()
 		folder := filepath.Join(cache, name)
-		if err := os.Mkdir(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range []string{filepath.Join(folder, artifact.BootstrapName), folder + ".lock"} {
-			if err := os.WriteFile(file, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Chtimes(folder, time.Now().Add(-ago), time.Now().Add(-ago)); err != nil {
+		if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, artifact.BootstrapName), nil, 0o600), os.WriteFile(folder+".lock", nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files := fstest.MapFS{artifact.BootstrapName: {Data: []byte("the bootstrap")}, artifact.FunctionName: {Data: []byte("the function")}}
-	set, said := load(t, artifact.Unpacked(files), cache)
-	if len(said) > 0 {
-		t.Errorf("got messages %q, want none", said)
-	}
-	left := func() []string {
-		entries, err := os.ReadDir(cache)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, entry := range entries {
-			names = append(names, entry.Name())
-		}
-		return names
-	}
-	release := filepath.Base(filepath.Dir(set.Bootstrap.Path))
-	want := []string{"host", "host.lock", release, "source-used-just-now", "source-used-just-now.lock"}
-	if got := left(); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-
-	// It is the last use that counts, and not when it was made.
-	for name, ago := range map[string]time.Duration{release: 3 * time.Hour, "source-used-just-now": 2 * time.Hour} {
+	used := func(name string, ago time.Duration) {
+		t.Helper()
 		if err := os.Chtimes(filepath.Join(cache, name), time.Now().Add(-ago), time.Now().Add(-ago)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	load(t, artifact.Unpacked(files), cache)
-	files[artifact.BootstrapName] = &fstest.MapFile{Data: []byte("another bootstrap")}
-	another, _ := load(t, artifact.Unpacked(files), cache)
-	want = []string{"host", "host.lock", release, filepath.Base(filepath.Dir(another.Bootstrap.Path))}
-	slices.Sort(want)
-	if got := left(); !slices.Equal(got, want) {
-		t.Errorf("after a further version: got %q, want %q", got, want)
+	release := func(content string) (name string) {
+		files := fstest.MapFS{artifact.BootstrapName: {Data: []byte(content)}, artifact.FunctionName: {Data: []byte("the function")}}
+		set, said := load(t, artifact.Unpacked(files), cache)
+		if len(said) > 0 {
+			t.Errorf("got messages %q, want none", said)
+		}
+		return filepath.Base(filepath.Dir(set.Bootstrap.Path))
 	}
+	expect := func(when string, want ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, entry := range entries {
+			got = append(got, entry.Name())
+		}
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
+	}
+
+	for name, ago := range map[string]time.Duration{
+		"source-1": time.Minute, "source-2": 30 * time.Minute, "source-3": 2 * time.Hour, "release-4": 30 * 24 * time.Hour,
+		"host": 30 * 24 * time.Hour, // somebody else's
+	} {
+		add(name)
+		used(name, ago)
+	}
+	first := release("first")
+	expect("two more were used within the hour", "host", "host.lock", first, "source-1", "source-1.lock", "source-2", "source-2.lock")
+
+	used("source-1", 2*time.Hour)
+	used(first, 3*time.Hour)
+	used("source-2", 4*time.Hour)
+	second := release("second")
+	expect("none was used within the hour", "host", "host.lock", second, "source-1", "source-1.lock")
+
+	used(second, 3*time.Hour)
+	release("second") // it is the last use that counts, and not when it was made
+	third := release("third")
+	expect("the older one was used again", "host", "host.lock", second, third)
 }
 
 func TestSourceMatters(t *testing.T) {
