@@ -28,9 +28,8 @@ type SeedTable interface {
 
 // Group lists the instances that carry the cluster's tag.
 type Group interface {
-	// Instances returns all that are pending or running, or an error: never a
-	// part of them.
-	Instances(context.Context) ([]membership.Instance, error)
+	// Instances returns all of them, or an error: never a part.
+	Instances(context.Context) (membership.Instances, error)
 }
 
 // Etcd reads and changes the cluster that the nodes' etcd form.
@@ -41,6 +40,9 @@ type Etcd interface {
 	AddLearner(ctx context.Context, endpoints []string, peerURL string) (id uint64, err error)
 	Promote(ctx context.Context, endpoints []string, id uint64) error
 	Remove(ctx context.Context, endpoints []string, id uint64) error
+	// Settle writes a learner's fate down, unless it has one, and returns the
+	// one that it has.
+	Settle(ctx context.Context, endpoints []string, id uint64, fate membership.Fate) (membership.Fate, error)
 }
 
 var (
@@ -66,10 +68,11 @@ type observer struct {
 	memberSeen   bool
 	reading      aws.Patience
 	writing      aws.Patience
-	added        uint64    // the member that this node has added itself
-	buried       time.Time // when nobody was found dead
-	queue        uint64    // the member that joins before this node
-	queued       time.Time // since when it does
+	added        uint64               // the member that this node has added itself
+	buried       time.Time            // when nobody was found dead
+	absentSince  map[uint64]time.Time // by member, since when its instance is not listed
+	queue        uint64               // the member that joins before this node
+	queued       time.Time            // since when it does
 	lastReason   string
 }
 
@@ -169,7 +172,7 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 	var (
 		item      *membership.Item
 		now       time.Time
-		instances []membership.Instance
+		instances membership.Instances
 	)
 	reads, readCtx := errgroup.WithContext(ctx)
 	reads.Go(func() (err error) { item, now, err = b.Seed.Read(readCtx); return err })
@@ -186,7 +189,7 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 		Now:         now,
 		Recovery:    b.Settings.Recovery,
 	}
-	for _, instance := range instances {
+	for _, instance := range instances.Live {
 		if instance.ID == view.Self.ID {
 			view.Listed = true
 			continue

@@ -17,9 +17,9 @@ type Health interface {
 	ReportUnhealthy(ctx context.Context, instanceID string) error
 }
 
-// Registry is EtcFS's own list of its live nodes, read through one node's etcd.
+// Registry is EtcFS's own list of its live nodes, which it keeps in etcd.
 type Registry interface {
-	Values(ctx context.Context, ip, prefix string) (map[string]string, error)
+	Values(ctx context.Context, endpoints []string, prefix string) (map[string]string, error)
 }
 
 var (
@@ -156,16 +156,17 @@ func (b *Bootstrap) readCluster(ctx context.Context) ([]membership.Member, map[s
 	ips := []string{b.Node.PrivateIP}
 	instances, err := b.Group.Instances(ctx)
 	failures := []error{err}
-	for _, instance := range instances {
+	for _, instance := range instances.Live {
 		if instance.IP != b.Node.PrivateIP && instance.IP != "" {
 			ips = append(ips, instance.IP)
 		}
 	}
 	for _, ip := range ips {
-		members, err := b.Etcd.Members(ctx, []string{etcd.ClientURL(ip)})
+		endpoints := []string{etcd.ClientURL(ip)}
+		members, err := b.Etcd.Members(ctx, endpoints)
 		if err == nil {
 			var keys map[string]string
-			if keys, err = b.Registry.Values(ctx, ip, membershipPrefix); err == nil {
+			if keys, err = b.Registry.Values(ctx, endpoints, membershipPrefix); err == nil {
 				return members, keys, nil
 			}
 		}

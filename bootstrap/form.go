@@ -208,15 +208,32 @@ func (b *Bootstrap) marked() bool {
 	return err == nil
 }
 
+// mark returns once the mark is on the disk, so that no loss of power leaves the
+// data of a new etcd without it.
 func (b *Bootstrap) mark() error {
 	path := b.path(formingMarker)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("mark this node as forming: %w", err)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, nil, 0o644)
 	}
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
+	for _, changed := range []string{path, filepath.Dir(path)} {
+		if err == nil {
+			err = flush(changed)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("mark this node as forming: %w", err)
 	}
 	return nil
+}
+
+// flush writes a file, or the names in a folder, to the disk.
+func flush(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
 }
 
 func (b *Bootstrap) unmark() error {

@@ -47,7 +47,9 @@ type world struct {
 	cut      map[[2]string]bool // by instance ID, both ways
 	trouble  float64            // how much goes wrong, 0 to 1
 
-	reform bool // the user accepts a loss: settings carry it
+	reform  bool                          // the user accepts a loss: settings carry it
+	replace bool                          // the group replaces an instance that fails without etcd data
+	hook    func(m *machine, call string) // runs before some calls have their effect
 
 	daemons  map[string]bool // clusters on which a daemon was started
 	problems []string
@@ -61,8 +63,8 @@ type cluster struct {
 	// logs are the machines on whose disks the members' logs began. A log that
 	// is lost cannot be replaced: the leader takes the member to have it.
 	logs map[uint64]*machine
-	// promoted is when each member began to vote.
-	promoted map[uint64]time.Time
+	// fates are what etcd has stored of its learners.
+	fates map[uint64]membership.Fate
 }
 
 // machine is one instance. It outlives the bootstrap processes on it.
@@ -74,14 +76,16 @@ type machine struct {
 	visible time.Time // from when on the list of instances has it
 	unit    string
 
-	running bool      // its etcd
-	started time.Time // since then
-	ready   time.Time // from when on it serves clients and its member has a name
-	broken  bool      // its log misses the entry that makes it a member
-	cluster string    // what its etcd has on disk
-	member  uint64
-	stopped bool // the instance is stopped, and may be started again
-	retries int  // of its etcd by the service manager; a change forgets the next one
+	running   bool      // its etcd
+	started   time.Time // since then
+	ready     time.Time // from when on it serves clients and its member has a name
+	broken    bool      // its log misses the entry that makes it a member
+	mounted   string    // the cluster that its EtcFS daemons have been started on
+	cluster   string    // what its etcd has on disk
+	member    uint64
+	stopped   bool // the instance is stopped, and may be started again
+	forgotten bool // EC2 does not know any more that it was terminated
+	retries   int  // of its etcd by the service manager; a change forgets the next one
 
 	kill context.CancelFunc // ends its bootstrap process
 	dead bool               // that process is gone: its calls have no effect
@@ -122,6 +126,15 @@ func (w *world) between() {
 	}
 	w.mu.Unlock()
 	pass(pause)
+}
+
+func (w *world) before(m *machine, call string) {
+	w.mu.Lock()
+	hook := w.hook
+	w.mu.Unlock()
+	if hook != nil {
+		hook(m, call)
+	}
 }
 
 var errGone = errors.New("this process is dead")
@@ -189,6 +202,7 @@ func (s seedOf) Replace(_ context.Context, old, item membership.Item) (bool, err
 }
 
 func (s seedOf) put(item membership.Item, condition func() bool) (bool, error) {
+	s.world.before(s.machine, "write the item")
 	return call(s.machine, lostByAWS, func() (bool, error) {
 		if condition() {
 			s.world.item = &item
@@ -205,12 +219,15 @@ func (s seedOf) put(item membership.Item, condition func() bool) (bool, error) {
 
 type groupOf struct{ *machine }
 
-func (g groupOf) Instances(context.Context) ([]membership.Instance, error) {
-	return call(g.machine, lostByAWS, func() ([]membership.Instance, error) {
-		var list []membership.Instance
+func (g groupOf) Instances(context.Context) (membership.Instances, error) {
+	return call(g.machine, lostByAWS, func() (membership.Instances, error) {
+		var list membership.Instances
 		for _, m := range g.world.machines {
-			if m.listed && !time.Now().Before(m.visible) {
-				list = append(list, m.Instance)
+			switch {
+			case m.listed && !time.Now().Before(m.visible):
+				list.Live = append(list.Live, m.Instance)
+			case !m.listed && !m.stopped && !m.forgotten:
+				list.Terminated = append(list.Terminated, m.ID)
 			}
 		}
 		return list, nil
@@ -284,15 +301,17 @@ func (e etcdOf) Probe(_ context.Context, ip string) etcd.Reading {
 	return reading
 }
 
-func (e etcdOf) ClusterID(_ context.Context, ip string) (string, bool, error) {
-	id, err := callEtcd(e.machine, lostByEtcd, func() (string, error) {
+func (e etcdOf) ClusterID(_ context.Context, ip string) (id string, learner bool, err error) {
+	id, err = callEtcd(e.machine, lostByEtcd, func() (string, error) {
 		m := e.world.at(ip)
 		if m == nil || !m.serves() || !e.world.reaches(e.machine, m) {
 			return "", errors.New("connection refused")
 		}
+		member := e.world.clusters[m.cluster].member(m.member)
+		learner = member != nil && member.Learner
 		return m.cluster, nil
 	})
-	return id, false, err
+	return id, learner, err
 }
 
 // through finds an endpoint whose etcd can serve.
@@ -380,17 +399,18 @@ func (e etcdOf) Promote(_ context.Context, endpoints []string, id uint64) error 
 			return rpctypes.ErrMemberNotLearner
 		case c.logs[id] == nil:
 			return rpctypes.ErrMemberLearnerNotReady
-		case m == nil || !m.running:
-			// The leader remembers how far the learner had come.
+		case m == e.machine && !m.running:
+			// The leader remembers how far the learner had come. Another one may go
+			// down after it was asked.
 			e.world.problem("%s promoted %s, which does not run", e.ID, member)
 		}
 		member.Learner = false
-		e.world.clusters[c.id].promoted[id] = time.Now()
 		return nil
 	})
 }
 
 func (e etcdOf) Remove(_ context.Context, endpoints []string, id uint64) error {
+	e.world.before(e.machine, "remove")
 	return e.change(endpoints, func(c *cluster) error {
 		member := c.member(id)
 		if member == nil {
@@ -411,14 +431,47 @@ func (e etcdOf) Remove(_ context.Context, endpoints []string, id uint64) error {
 				return rpctypes.ErrUnhealthy
 			}
 		}
-		if m := e.world.holder(c, id); m != nil && m.running && m.listed && m != e.machine && !member.Learner && time.Since(c.promoted[id]) > underWay {
+		if m := e.world.holder(c, id); m != nil && m.running && m.listed && m != e.machine && !member.Learner {
 			e.world.problem("%s removed %s, which is alive", e.ID, member)
 		}
 		c.members = slices.DeleteFunc(c.members, func(m membership.Member) bool { return m.ID == id })
+		delete(c.fates, id)
 		if m := e.world.holder(c, id); m != nil {
 			m.running = false // etcd stops itself once it learns of its removal
 		}
 		return nil
+	})
+}
+
+func (e etcdOf) Settle(_ context.Context, endpoints []string, id uint64, fate membership.Fate) (settled membership.Fate, err error) {
+	e.world.before(e.machine, "settle")
+	err = e.change(endpoints, func(c *cluster) error {
+		if c.fates[id] == "" {
+			c.fates[id] = fate
+		}
+		settled = c.fates[id]
+		return nil
+	})
+	return settled, err
+}
+
+// EtcFS's own list of its live nodes, in the etcd of the cluster.
+
+type registryOf struct{ *machine }
+
+func (r registryOf) Values(_ context.Context, endpoints []string, _ string) (map[string]string, error) {
+	return callEtcd(r.machine, lostByEtcd, func() (map[string]string, error) {
+		c, err := etcdOf(r).through(endpoints)
+		if err != nil {
+			return nil, err
+		}
+		keys := map[string]string{}
+		for _, m := range r.world.machines {
+			if m.mounted == c.id {
+				keys[membership.NodeID("demo", m.ID)] = ""
+			}
+		}
+		return keys, nil
 	})
 }
 
@@ -477,7 +530,7 @@ func (m *machine) startEtcd() {
 		if m.world.clusters[id] != nil {
 			m.world.problem("%s formed cluster %s, which exists", m.ID, id)
 		}
-		m.world.clusters[id] = &cluster{id: id, members: []membership.Member{{ID: 1, PeerURLs: []string{url}}}, logs: map[uint64]*machine{}, promoted: map[uint64]time.Time{}}
+		m.world.clusters[id] = &cluster{id: id, members: []membership.Member{{ID: 1, PeerURLs: []string{url}}}, logs: map[uint64]*machine{}, fates: map[uint64]membership.Fate{}}
 		m.boots(id, 1)
 	case "existing":
 		for _, c := range m.world.clusters {
@@ -575,6 +628,11 @@ func (w *world) problem(format string, args ...any) {
 func (w *world) launch() *machine {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.add()
+}
+
+// add is launch by who holds the world.
+func (w *world) add() *machine {
 	id := fmt.Sprintf("i-%017x", len(w.machines)+1)
 	ip := fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12))
 	for slices.ContainsFunc(w.machines, func(m *machine) bool { return (m.listed || m.stopped) && m.IP == ip }) {
@@ -597,6 +655,9 @@ func (m *machine) boot() {
 	go func() {
 		defer close(m.done)
 		for ctx.Err() == nil && m.run(ctx) != nil {
+			if ctx.Err() == nil && m.replaced() { //nolint:contextcheck // another machine lives on without this one
+				return
+			}
 			select {
 			case <-time.After(time.Minute):
 			case <-ctx.Done():
@@ -605,13 +666,26 @@ func (m *machine) boot() {
 	}()
 }
 
+// replaced has the group replace the instance, which has reported itself
+// unhealthy. One with a copy of the metadata tries again.
+func (m *machine) replaced() bool {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	if _, err := os.Stat(m.log()); err == nil || !m.world.replace || m.dead {
+		return false
+	}
+	m.dead, m.running, m.mounted, m.listed = true, false, "", false
+	m.world.add().boot()
+	return true
+}
+
 // run is one run of the bootstrap.
 func (m *machine) run(ctx context.Context) error {
 	b := &Bootstrap{
 		Settings: settings.Settings{ClusterName: "demo", Recovery: m.world.recovery()},
 		Node:     Node{InstanceID: m.ID, PrivateIP: m.IP},
 		Root:     m.root, Logger: m.world.logger.With("node", m.ID),
-		Seed: seedOf{m}, Group: groupOf{m}, Etcd: etcdOf{m}, Units: unitsOf{m},
+		Seed: seedOf{m}, Group: groupOf{m}, Etcd: etcdOf{m}, Registry: registryOf{m}, Units: unitsOf{m},
 	}
 	runner := phase.Runner{Logger: b.Logger}
 	if err := runner.Run(ctx, phase.Stage{b.elect()}, phase.Stage{b.member()}); err != nil {
@@ -622,7 +696,12 @@ func (m *machine) run(ctx context.Context) error {
 	if m.dead {
 		return nil
 	}
-	m.world.daemons[m.cluster] = true
+	m.world.daemons[m.cluster], m.mounted = true, m.cluster
+	for _, other := range m.world.machines {
+		if other.listed && other.mounted != "" && other.mounted != m.cluster {
+			m.world.problem("%s starts a daemon on cluster %s while %s has one on %s", m.ID, m.cluster, other.ID, other.mounted)
+		}
+	}
 	if item := m.world.item; item == nil || item.State != membership.StateFormed || item.ClusterID != m.cluster {
 		m.world.problem("%s starts a daemon on cluster %s, but the seed item is %+v", m.ID, m.cluster, item)
 	}
@@ -648,9 +727,10 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 		}
 		m.running = false
 		m.retries++
+		m.mounted = ""
 	}
 	if terminated {
-		m.listed = false
+		m.listed, m.forgotten = false, w.rng.IntN(4) == 0
 	}
 	w.mu.Unlock()
 	m.kill()
@@ -659,10 +739,10 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 
 // stop stops an instance: it keeps its disk and its address.
 func (w *world) stop(m *machine) {
-	w.crash(m, true, true)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	m.stopped = true
+	w.mu.Unlock()
+	w.crash(m, true, true)
 }
 
 // start starts an instance that was stopped.
@@ -700,11 +780,6 @@ func (w *world) pick(n int) int {
 	return w.rng.IntN(n)
 }
 
-// underWay is how long a removal that was decided may take. etcd has no removal
-// on a condition: a learner that got on for the first time after ten minutes,
-// and in that very moment, is still removed, and joins again.
-const underWay = time.Minute
-
 var histories = flag.Int("histories", 100, "how many histories TestHistories plays; each has its number as seed")
 
 // TestHistories lets nodes boot, crash, pause, lose answers, reboot, leave and
@@ -724,7 +799,7 @@ func TestHistories(t *testing.T) {
 func history(t *testing.T, seed uint64) {
 	w := newWorld(t, seed)
 	w.trouble = float64(w.pick(4)) / 8
-	w.reform = w.pick(4) == 0
+	w.reform, w.replace = w.pick(4) == 0, w.pick(2) == 0
 	for range 1 + w.pick(4) {
 		w.launch().boot()
 	}
@@ -773,10 +848,10 @@ func history(t *testing.T, seed uint64) {
 	}
 	w.judge(t)
 
-	// The trouble is over: whoever has not got in yet does, if anybody can, and
-	// one more node clears away the dead.
+	// The trouble is over: whoever has not got in yet does, if anybody can, or is
+	// replaced, and one more node clears away the dead.
 	w.mu.Lock()
-	w.trouble, w.cut = 0, map[[2]string]bool{}
+	w.trouble, w.cut, w.replace = 0, map[[2]string]bool{}, true
 	w.mu.Unlock()
 	for _, m := range w.alive() {
 		w.crash(m, false, false)
@@ -814,17 +889,6 @@ func (w *world) judgeAdmission(t *testing.T) {
 	if w.item == nil || w.item.State != membership.StateFormed {
 		// Recovery does not pass by what a node may still hold.
 		if w.reform && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.listed && m.running }) {
-			return
-		}
-		// Without an item, nodes that have come to nothing for ten minutes forbid
-		// one another to form. A group replaces them, or their operator does.
-		elders := 0
-		for _, m := range w.machines {
-			if m.listed && time.Since(m.Launched) > membership.TakeoverAge {
-				elders++
-			}
-		}
-		if w.item == nil && elders > 1 && len(w.daemons) == 0 {
 			return
 		}
 		t.Errorf("after two quiet hours the seed item is %+v, want it formed", w.item)
@@ -916,6 +980,155 @@ func TestStuckJoiner(t *testing.T) {
 	})
 }
 
+// TestLearnerThatGetsOnInTheLastMoment: a node waits behind a learner for so long
+// that it is about to remove it, and right then that node's bootstrap is started
+// again. Whoever writes its word down first has it; a member that votes is never
+// removed.
+func TestLearnerThatGetsOnInTheLastMoment(t *testing.T) {
+	t.Parallel()
+	for _, last := range []string{"settle", "remove"} {
+		t.Run("before "+last, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				a, slow, c := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2"), w.launchAt("10.0.0.3")
+				a.boot()
+				pass(time.Minute)
+				id := w.addLearner(a.cluster, slow.IP)
+				w.mu.Lock()
+				slow.boots(a.cluster, id)
+				slow.ready = time.Now()
+				resumed := false
+				w.hook = func(m *machine, call string) {
+					w.mu.Lock()
+					now := m == c && call == last && !resumed
+					resumed = resumed || now
+					w.mu.Unlock()
+					if now {
+						slow.boot()
+						pass(2 * time.Second)
+					}
+				}
+				w.mu.Unlock()
+				c.boot()
+				pass(membership.StuckAge + 2*time.Minute)
+				w.mu.Lock()
+				stayed := w.clusters[a.cluster].member(id) != nil
+				w.mu.Unlock()
+				if want := last == "settle"; !resumed || stayed != want {
+					t.Errorf("resumed %t, and the member stayed: %t, want %t", resumed, stayed, want)
+				}
+				w.judge(t)
+				w.judgeAdmission(t)
+				w.end(t)
+			})
+		})
+	}
+}
+
+// TestLearnerThatMeantToVote: a bootstrap was killed for good between writing
+// down that its learner votes and promoting it. Nobody may remove the learner,
+// so who waits behind it promotes it in its stead, once its etcd runs.
+func TestLearnerThatMeantToVote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a, dead, c := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2"), w.launchAt("10.0.0.3")
+		a.boot()
+		pass(time.Minute)
+		id := w.addLearner(a.cluster, dead.IP)
+		w.mu.Lock()
+		dead.boots(a.cluster, id)
+		dead.running = false
+		w.clusters[a.cluster].fates[id] = membership.FateVote
+		w.mu.Unlock()
+		c.boot()
+		pass(membership.StuckAge + 2*time.Minute)
+		w.mu.Lock()
+		member := w.clusters[a.cluster].member(id)
+		if member == nil || !member.Learner {
+			t.Errorf("the learner is %v, want it left as it is while its etcd is down", member)
+		}
+		dead.starts()
+		w.mu.Unlock()
+		pass(2 * time.Minute)
+		w.judge(t)
+		w.judgeAdmission(t)
+		w.end(t)
+	})
+}
+
+// TestUnlistedMember: EC2 does not list a node for an hour, and it cannot be
+// reached by the one that joins, which has all the time to bury it, as it waits
+// behind another one. The node's lease in EtcFS says that it is there.
+func TestUnlistedMember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+		a.boot()
+		b.boot()
+		pass(2 * time.Minute)
+		c, dead := w.launchAt("10.0.0.3"), w.launchAt("10.0.0.4")
+		w.addLearner(a.cluster, dead.IP)
+		w.setLink(b, c, true)
+		w.mu.Lock()
+		b.visible = time.Now().Add(time.Hour)
+		w.mu.Unlock()
+		c.boot()
+		pass(2 * time.Hour)
+		dead.boot()
+		pass(time.Minute)
+		w.judge(t)
+		w.judgeAdmission(t)
+		w.end(t)
+	})
+}
+
+// TestReturnDuringReform: the user accepts a loss, a node has decided to take the
+// item of the lost cluster over, and before its write arrives the node with the
+// data comes back, where the other cannot see it. Only one of the two may start
+// a daemon.
+func TestReturnDuringReform(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.reform = true
+		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+		a.boot()
+		pass(time.Minute)
+		formed := w.etcdOf(a)
+		w.stop(a)
+		pass(membership.TakeoverAge)
+		w.mu.Lock()
+		late := false
+		w.hook = func(m *machine, call string) {
+			w.mu.Lock()
+			now := m == b && call == "write the item" && !late
+			late = late || now
+			w.mu.Unlock()
+			if now {
+				w.setLink(a, b, true)
+				w.start(a)
+				pass(time.Minute)
+			}
+		}
+		w.mu.Unlock()
+		b.boot()
+		pass(10 * time.Minute)
+		w.setLink(a, b, false)
+		pass(10 * time.Minute)
+		w.mu.Lock()
+		if !late || len(w.daemons) != 1 || !w.daemons[formed] {
+			t.Errorf("the write was late: %t; daemons were started on %v, want them on %s only", late, w.daemons, formed)
+		}
+		w.mu.Unlock()
+		w.judge(t)
+		w.judgeAdmission(t)
+		w.end(t)
+	})
+}
+
 // TestUnnamedLearnerOfAnotherDisk: a node died before its learner had a name,
 // and another one has its address. Its member's log is lost.
 func TestUnnamedLearnerOfAnotherDisk(t *testing.T) {
@@ -993,6 +1206,9 @@ func (w *world) etcdOf(m *machine) string {
 // end ends what runs, and tells what was said if something went wrong.
 func (w *world) end(t *testing.T) {
 	t.Helper()
+	w.mu.Lock()
+	w.replace = false
+	w.mu.Unlock()
 	for _, m := range w.alive() {
 		if m.done != nil {
 			w.crash(m, false, false)

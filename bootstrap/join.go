@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -77,7 +78,15 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		if state, err := b.Units.State(ctx, etcdUnit); err != nil || !runs(state) {
 			return errors.Join(err, errors.New("etcd does not run, so it is not promoted"), b.Units.StartNoBlock(ctx, etcdUnit))
 		}
-		err := b.changed("promote", member, b.Etcd.Promote(ctx, endpoints, member.ID))
+		fate, err := b.Etcd.Settle(ctx, endpoints, member.ID, membership.FateVote)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUnderway, err)
+		}
+		if fate == membership.FateGo {
+			// Whoever wanted that may be gone. Nobody will ever promote it.
+			return b.remove(ctx, endpoints, member, began, "remove this node's learner, which another node found to be in the way")
+		}
+		err = b.changed("promote", member, b.Etcd.Promote(ctx, endpoints, member.ID))
 		return fmt.Errorf("%w: %w", errUnderway, b.etcdFailure(ctx, err))
 	case membership.Remove:
 		return b.remove(ctx, endpoints, member, began, "remove what stands in the way")
@@ -98,7 +107,7 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 			return err
 		}
 		if b.stuck(member) {
-			return b.remove(ctx, endpoints, member, began, "remove a learner that does not get on")
+			return b.passStuck(ctx, endpoints, member, began)
 		}
 		return fmt.Errorf("member %s joins first", member)
 	case membership.Add:
@@ -170,20 +179,50 @@ func (b *Bootstrap) remove(ctx context.Context, endpoints []string, member membe
 	return b.changed(why, member, b.Etcd.Remove(ctx, endpoints, member.ID))
 }
 
+// passStuck gets a learner out of the way that does not get on: its bootstrap
+// was killed, most likely. It is removed, or, if that had written down that it
+// votes, promoted, as long as its etcd runs.
+func (b *Bootstrap) passStuck(ctx context.Context, endpoints []string, member membership.Member, began time.Time) error {
+	err := b.removeLearner(ctx, endpoints, member, began, "remove a learner that does not get on")
+	if !errors.Is(err, errToVote) {
+		return err
+	}
+	for _, host := range member.Hosts() {
+		if _, learner, statusErr := b.Etcd.ClusterID(ctx, host); statusErr == nil && learner {
+			return b.changed("promote a learner that does not get on", member, b.Etcd.Promote(ctx, endpoints, member.ID))
+		}
+	}
+	return err
+}
+
+// errToVote says that a learner is not to be removed.
+var errToVote = errors.New("its node has written down that it votes")
+
+// removeLearner removes another node's learner, unless that is to vote.
+func (b *Bootstrap) removeLearner(ctx context.Context, endpoints []string, member membership.Member, began time.Time, why string) error {
+	fate, err := b.Etcd.Settle(ctx, endpoints, member.ID, membership.FateGo)
+	if err != nil {
+		return err
+	}
+	if fate != membership.FateGo {
+		return fmt.Errorf("%s: member %s: %w", why, member, errToVote)
+	}
+	return b.remove(ctx, endpoints, member, began, why)
+}
+
 // burialPause is how long a joining node relies on there being nobody dead.
 const burialPause = 5 * time.Second
 
 // removeDead removes one member whose instance is gone. An incomplete list of
 // instances is an error of Instances or lacks this node; then nobody is dead.
-// The list is eventually consistent, so a member that still answers is not
-// dead either, whatever the list says.
+// A member that still answers is not dead either, whatever the list says.
 func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members []membership.Member, began time.Time) (removed bool, err error) {
 	// Every look is a call to EC2, which limits the rate of an account.
 	if time.Since(b.seen.buried) < burialPause {
 		return false, nil
 	}
-	instances, err := b.Group.Instances(ctx)
-	if err := transient(&b.seen.reading, err); err != nil {
+	known, err := b.evidence(ctx, endpoints, members)
+	if err != nil {
 		return false, err
 	}
 	defer func() {
@@ -191,14 +230,47 @@ func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members 
 			b.seen.buried = time.Now()
 		}
 	}()
-	for _, member := range membership.Dead(members, instances, b.self()) {
-		if b.answers(ctx, member, instances) {
-			b.Logger.Warn("a member answers although its instance is not listed", "member", member.String())
+	for _, dead := range membership.Dead(members, known, b.self()) {
+		if b.answers(ctx, dead.Member, known.Live) {
+			b.Logger.Warn("a member answers although its instance is not listed", "member", dead.String())
 			continue
 		}
-		return true, b.remove(ctx, endpoints, member, began, "remove a dead member")
+		if !dead.Certain {
+			return true, b.removeLearner(ctx, endpoints, dead.Member, began, "remove a dead learner")
+		}
+		return true, b.remove(ctx, endpoints, dead.Member, began, "remove a dead member")
 	}
 	return false, nil
+}
+
+// evidence reads what tells whether the members' instances are gone.
+func (b *Bootstrap) evidence(ctx context.Context, endpoints []string, members []membership.Member) (membership.Evidence, error) {
+	instances, err := b.Group.Instances(ctx)
+	if err := transient(&b.seen.reading, err); err != nil {
+		return membership.Evidence{}, err
+	}
+	known := membership.Evidence{Instances: instances, Absent: map[uint64]time.Duration{}}
+	absentSince := map[uint64]time.Time{}
+	for _, member := range members {
+		if !instances.Missing(member) {
+			continue
+		}
+		since, ok := b.seen.absentSince[member.ID]
+		if !ok {
+			since = time.Now()
+		}
+		absentSince[member.ID], known.Absent[member.ID] = since, time.Since(since)
+	}
+	b.seen.absentSince = absentSince
+	if len(known.Absent) == 0 {
+		return known, nil
+	}
+	keys, err := b.Registry.Values(ctx, endpoints, membershipPrefix)
+	if err != nil {
+		return membership.Evidence{}, err
+	}
+	known.Mounted = slices.Collect(maps.Values(registered(b.Settings.ClusterName, keys)))
+	return known, nil
 }
 
 // answers says whether anything answers at an address of a member that no

@@ -194,9 +194,9 @@ func (m metadata) Identity(context.Context) (aws.Identity, error) { return aws.I
 // working lists the nodes that are registered in EtcFS.
 type working []string
 
-func (w working) Values(_ context.Context, ip, _ string) (map[string]string, error) {
+func (w working) Values(_ context.Context, endpoints []string, _ string) (map[string]string, error) {
 	if w == nil {
-		return nil, errors.New(ip + " does not answer")
+		return nil, errors.New(endpoints[0] + " does not answer")
 	}
 	keys := map[string]string{}
 	for _, id := range w {
@@ -222,7 +222,9 @@ func (v voters) Members(context.Context, []string) ([]membership.Member, error) 
 
 type nobody struct{}
 
-func (nobody) Instances(context.Context) ([]membership.Instance, error) { return nil, nil }
+func (nobody) Instances(context.Context) (membership.Instances, error) {
+	return membership.Instances{}, nil
+}
 
 func TestFailure(t *testing.T) {
 	t.Parallel()

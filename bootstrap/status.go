@@ -63,7 +63,7 @@ type Lifecycle interface {
 type EtcdReader interface {
 	Members(ctx context.Context, endpoints []string) ([]membership.Member, error)
 	Leader(ctx context.Context, ip string) (uint64, error)
-	Values(ctx context.Context, ip, prefix string) (map[string]string, error)
+	Values(ctx context.Context, endpoints []string, prefix string) (map[string]string, error)
 }
 
 // Attachments tells who holds the volume.
@@ -108,7 +108,8 @@ func (v views) sees(s source) bool { return v.unseen[s] == nil }
 // the status; there is always one.
 func ReadStatus(ctx context.Context, cluster string, self Node, from Sources) Status {
 	v := views{unseen: map[source]error{}}
-	v.instances, v.unseen[sourceInstances] = from.Group.Instances(ctx)
+	instances, err := from.Group.Instances(ctx)
+	v.instances, v.unseen[sourceInstances] = instances.Live, err
 	v.attachments, v.unseen[sourceVolume] = from.Attachments.Attachments(ctx)
 	ids := make([]string, len(v.instances))
 	for i, instance := range v.instances {
@@ -122,7 +123,7 @@ func ReadStatus(ctx context.Context, cluster string, self Node, from Sources) St
 		v.unseen[sourceEtcFS] = errors.New("its membership is kept in etcd")
 		return v.join(cluster)
 	}
-	keys, err := from.Etcd.Values(ctx, ip, membershipPrefix)
+	keys, err := from.Etcd.Values(ctx, []string{etcd.ClientURL(ip)}, membershipPrefix)
 	v.unseen[sourceEtcFS] = err
 	v.registered = registered(cluster, keys)
 	return v.join(cluster)

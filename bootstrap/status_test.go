@@ -45,8 +45,8 @@ func newPicture() *picture {
 	return p
 }
 
-func (p *picture) Instances(context.Context) ([]membership.Instance, error) {
-	return p.instances, p.instancesErr
+func (p *picture) Instances(context.Context) (membership.Instances, error) {
+	return membership.Instances{Live: p.instances}, p.instancesErr
 }
 
 func (p *picture) States(context.Context, []string) (map[string]aws.GroupState, error) {
@@ -69,7 +69,7 @@ func (p *picture) Members(_ context.Context, endpoints []string) ([]membership.M
 
 func (p *picture) Leader(context.Context, string) (uint64, error) { return p.leader, nil }
 
-func (p *picture) Values(_ context.Context, _, prefix string) (map[string]string, error) {
+func (p *picture) Values(_ context.Context, _ []string, prefix string) (map[string]string, error) {
 	if prefix != "membership:" {
 		return nil, errors.New("unexpected prefix " + prefix)
 	}

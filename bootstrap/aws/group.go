@@ -18,35 +18,44 @@ type Group struct {
 	Cluster string
 }
 
-// Instances returns every pending or running instance that carries the
-// cluster's tag, from all pages, or an error: never a part of the list.
-func (g Group) Instances(ctx context.Context) ([]membership.Instance, error) {
+// Instances returns every instance that carries the cluster's tag, from all
+// pages, or an error: never a part of the list. One that is stopping or stopped
+// is neither live nor terminated: it may come back.
+func (g Group) Instances(ctx context.Context) (membership.Instances, error) {
 	pages := ec2.NewDescribeInstancesPaginator(g.EC2, &ec2.DescribeInstancesInput{
-		Filters: []types.Filter{
-			{Name: aws.String("tag:" + settings.TagClusterName), Values: []string{g.Cluster}},
-			{Name: aws.String("instance-state-name"), Values: []string{
-				string(types.InstanceStateNamePending), string(types.InstanceStateNameRunning),
-			}},
-		},
+		Filters: []types.Filter{{Name: aws.String("tag:" + settings.TagClusterName), Values: []string{g.Cluster}}},
 	})
-	var instances []membership.Instance
+	var instances membership.Instances
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("list the instances of cluster %s: %w", g.Cluster, err)
+			return membership.Instances{}, fmt.Errorf("list the instances of cluster %s: %w", g.Cluster, err)
 		}
 		for _, reservation := range page.Reservations {
 			for _, instance := range reservation.Instances {
-				instances = append(instances, membership.Instance{
-					ID:       aws.ToString(instance.InstanceId),
-					IP:       aws.ToString(instance.PrivateIpAddress),
-					Launched: aws.ToTime(instance.LaunchTime),
-					Node:     hasTag(instance.Tags, settings.TagRole, settings.RoleNode),
-				})
+				add(&instances, instance)
 			}
 		}
 	}
 	return instances, nil
+}
+
+func add(instances *membership.Instances, instance types.Instance) {
+	if instance.State == nil {
+		return
+	}
+	switch id := aws.ToString(instance.InstanceId); instance.State.Name {
+	case types.InstanceStateNamePending, types.InstanceStateNameRunning:
+		instances.Live = append(instances.Live, membership.Instance{
+			ID:       id,
+			IP:       aws.ToString(instance.PrivateIpAddress),
+			Launched: aws.ToTime(instance.LaunchTime),
+			Node:     hasTag(instance.Tags, settings.TagRole, settings.RoleNode),
+		})
+	case types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated:
+		instances.Terminated = append(instances.Terminated, id)
+	case types.InstanceStateNameStopping, types.InstanceStateNameStopped:
+	}
 }
 
 func hasTag(tags []types.Tag, key, value string) bool {

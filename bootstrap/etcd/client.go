@@ -91,12 +91,41 @@ func (c Cluster) Promote(ctx context.Context, endpoints []string, id uint64) err
 	return nil
 }
 
+// Settle writes the fate of a learner down, unless it has one already, and
+// returns the one that it has: the first word stands. The member's removal
+// forgets it.
+func (c Cluster) Settle(ctx context.Context, endpoints []string, id uint64, fate membership.Fate) (membership.Fate, error) {
+	key := fateKey(id)
+	err := c.with(ctx, endpoints, func(ctx context.Context, client *clientv3.Client) error {
+		response, err := client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, string(fate))).
+			Else(clientv3.OpGet(key)).
+			Commit()
+		if err == nil && !response.Succeeded {
+			fate = membership.Fate(response.Responses[0].GetResponseRange().Kvs[0].Value)
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("settle the fate of learner %x through %v: %w", id, endpoints, err)
+	}
+	return fate, nil
+}
+
+// fateKey is where a learner's fate is kept. etcd is EtcFS's, whose keys have
+// other prefixes.
+func fateKey(id uint64) string { return fmt.Sprintf("pulumi-etcfs/fate/%x", id) }
+
 // Remove removes a member for good. etcd refuses when the rest would have no
 // quorum.
 func (c Cluster) Remove(ctx context.Context, endpoints []string, id uint64) error {
 	err := c.with(ctx, endpoints, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.MemberRemove(ctx, id)
-		return err
+		if _, err := client.MemberRemove(ctx, id); err != nil {
+			return err
+		}
+		_, _ = client.Delete(ctx, fateKey(id)) // a few bytes that nobody reads again
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("remove member %x through %v: %w", id, endpoints, err)

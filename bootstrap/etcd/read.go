@@ -27,9 +27,9 @@ func (c Cluster) Leader(ctx context.Context, ip string) (uint64, error) {
 
 // Values reads every key that starts with a prefix, and returns the values by
 // the rest of their keys.
-func (c Cluster) Values(ctx context.Context, ip, prefix string) (map[string]string, error) {
+func (c Cluster) Values(ctx context.Context, endpoints []string, prefix string) (map[string]string, error) {
 	values := map[string]string{}
-	err := c.with(ctx, []string{ClientURL(ip)}, func(ctx context.Context, client *clientv3.Client) error {
+	err := c.with(ctx, endpoints, func(ctx context.Context, client *clientv3.Client) error {
 		response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func (c Cluster) Values(ctx context.Context, ip, prefix string) (map[string]stri
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the keys below %q through %s: %w", prefix, ip, err)
+		return nil, fmt.Errorf("read the keys below %q through %v: %w", prefix, endpoints, err)
 	}
 	return values, nil
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Member is one member of the etcd cluster.
@@ -77,27 +78,77 @@ func (m Member) identifiable() bool {
 	return !m.Started() || fullID.MatchString(m.Name) || shortID.MatchString(m.Name)
 }
 
-// Dead lists the members whose instance is gone: neither pending nor running.
+// Fate is what is to become of a learner, written down in etcd by whoever is
+// first, for good: its own node before it promotes it, or another one before it
+// removes it for being in the way. etcd has no removal on the condition that a
+// member does not vote yet; with this a learner that is on its way to a vote is
+// never removed, and one that is to be removed never promoted.
+type Fate string
+
+const (
+	// FateVote: the learner's own node promotes it.
+	FateVote Fate = "vote"
+	// FateGo: another node removes it.
+	FateGo Fate = "go"
+)
+
+// AbsentAge is how long the instance of a member must be missing from the
+// cluster's instances before the member is dead. EC2's answers are eventually
+// consistent, so one that misses an instance proves nothing; that an instance is
+// terminated does.
+const AbsentAge = time.Minute
+
+// Evidence is what a node knows of the instances behind the members.
+type Evidence struct {
+	Instances
+	// Absent is how long this node has found a member's instance in no list,
+	// without a break, by the member's ID.
+	Absent map[uint64]time.Duration
+	// Mounted are the instances that have a lease in EtcFS now. etcd itself has
+	// heard of them within seconds, whatever this node can reach.
+	Mounted []string
+}
+
+// Death is a member that may be removed.
+type Death struct {
+	Member
+	// Certain says that no vote of the instance can follow. Otherwise the member
+	// is a learner, and its fate decides.
+	Certain bool
+}
+
+// Dead lists the members that may be removed because their instance is gone.
 // The list of instances must be complete and contain this node; otherwise
 // nobody is dead. They are removed one at a time, unstarted and learning ones
 // first since those never cost the quorum, and the members are read again in
 // between.
-func Dead(members []Member, instances []Instance, self Instance) []Member {
-	if !slices.ContainsFunc(instances, func(i Instance) bool { return i.ID == self.ID }) {
+func Dead(members []Member, known Evidence, self Instance) []Death {
+	if !slices.ContainsFunc(known.Live, func(i Instance) bool { return i.ID == self.ID }) {
 		return nil
 	}
-	var dead []Member
+	var dead []Death
 	for _, member := range members {
-		alive := slices.ContainsFunc(instances, func(i Instance) bool {
-			// An instance without an address yet may be behind any unstarted member.
-			return member.Of(i.ID, i.IP) || !member.Started() && i.IP == ""
-		})
-		if !alive && member.identifiable() {
-			dead = append(dead, member)
+		if !known.Missing(member) {
+			continue
+		}
+		terminated := slices.ContainsFunc(known.Terminated, func(id string) bool { return member.Started() && member.Of(id, "") })
+		mounted := slices.ContainsFunc(known.Mounted, func(id string) bool { return member.Of(id, "") })
+		death := Death{member, terminated || known.Absent[member.ID] >= AbsentAge && !mounted}
+		if death.Certain || member.Learner {
+			dead = append(dead, death)
 		}
 	}
-	slices.SortStableFunc(dead, func(a, b Member) int { return a.weight() - b.weight() })
+	slices.SortStableFunc(dead, func(a, b Death) int { return a.weight() - b.weight() })
 	return dead
+}
+
+// Missing says whether a member's instance, which can be told, is none of the
+// live ones.
+func (l Instances) Missing(member Member) bool {
+	return member.identifiable() && !slices.ContainsFunc(l.Live, func(i Instance) bool {
+		// An instance without an address yet may be behind any unstarted member.
+		return member.Of(i.ID, i.IP) || !member.Started() && i.IP == ""
+	})
 }
 
 func (m Member) weight() int {

@@ -29,8 +29,8 @@ const AdoptAge = 2 * time.Minute
 const Patience = 10 * time.Minute
 
 // StuckAge is how long a node waits behind another one that joins before it
-// takes that one's place. A learner holds nothing that the voters lack: whoever
-// finds its learner removed starts over.
+// takes that one's place, unless its [Fate] is to vote. A learner holds nothing
+// that the voters lack: whoever finds its learner removed starts over.
 const StuckAge = 10 * time.Minute
 
 // State is what the seed item says of the cluster.
@@ -78,6 +78,15 @@ type Instance struct {
 	// cluster's tag are not expected to run etcd, but a member on one is alive
 	// all the same.
 	Node bool
+}
+
+// Instances are the instances of a cluster.
+type Instances struct {
+	// Live are all that are pending or running.
+	Live []Instance
+	// Terminated are the IDs of those that shut down for good, or have. EC2
+	// forgets them within an hour or so.
+	Terminated []string
 }
 
 // Health is how the etcd of a node answers.

@@ -21,8 +21,10 @@ import (
 //	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [learner] [other]
 //	  unlisted, seen, reform, waited=11m
 //	dead                the dead members, out of
-//	  member NAME|- 10.0.0.1 [learner]
-//	  instance i-a 10.0.0.1
+//	  member NAME|- 10.0.0.1 [learner] [absent=2m]
+//	  instance i-a [10.0.0.1]
+//	  terminated i-a
+//	  mounted i-a
 //	next                a joiner's next step, out of members and
 //	  data              its etcd has started before
 //	  added             it has added the last member itself
@@ -37,7 +39,7 @@ func TestStories(t *testing.T) {
 			case "decide":
 				return tellDecision(s)
 			case "dead":
-				return tellMembers(membership.Dead(s.members, s.instances, s.view.Self))
+				return tellDeaths(membership.Dead(s.members, s.known, s.view.Self))
 			case "next":
 				step, member := membership.Next(s.members, s.joiner)
 				if member.ID == 0 {
@@ -55,10 +57,10 @@ func TestStories(t *testing.T) {
 }
 
 type story struct {
-	view      membership.View
-	members   []membership.Member
-	instances []membership.Instance
-	joiner    membership.Joiner
+	view    membership.View
+	members []membership.Member
+	known   membership.Evidence
+	joiner  membership.Joiner
 }
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -75,6 +77,7 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 		ClusterName: "demo", VolumeID: "vol-1", Listed: true, Now: now,
 		Self: membership.Instance{ID: full("i-0e5"), IP: "10.0.0.5", Launched: now.Add(-time.Minute), Node: true},
 	}}
+	s.known.Absent = map[uint64]time.Duration{}
 	s.joiner = membership.Joiner{Instance: s.view.Self, PeerURL: "http://10.0.0.5:2380"}
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
@@ -128,12 +131,17 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 				ID: uint64(len(s.members) + 1), Name: full(strings.TrimPrefix(plain[1], "-")),
 				PeerURLs: []string{"http://" + plain[2] + ":2380"}, Learner: has("learner"),
 			})
+			s.known.Absent[uint64(len(s.members))] = duration("absent")
 		case "instance":
 			ip := ""
 			if len(plain) > 2 {
 				ip = plain[2]
 			}
-			s.instances = append(s.instances, membership.Instance{ID: full(plain[1]), IP: ip, Node: true})
+			s.known.Live = append(s.known.Live, membership.Instance{ID: full(plain[1]), IP: ip, Node: true})
+		case "terminated":
+			s.known.Terminated = append(s.known.Terminated, full(plain[1]))
+		case "mounted":
+			s.known.Mounted = append(s.known.Mounted, full(plain[1]))
 		case "data":
 			s.joiner.HasData = true
 		case "added":
@@ -171,13 +179,17 @@ func tellDecision(s story) string {
 	return short(b.String())
 }
 
-func tellMembers(members []membership.Member) string {
-	if len(members) == 0 {
+func tellDeaths(deaths []membership.Death) string {
+	if len(deaths) == 0 {
 		return "none\n"
 	}
 	var b strings.Builder
-	for _, member := range members {
-		fmt.Fprintln(&b, short(member.String()))
+	for _, death := range deaths {
+		b.WriteString(short(death.String()))
+		if !death.Certain {
+			b.WriteString(" if it is not to vote")
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }

@@ -362,7 +362,7 @@ func (p *place) listed(node string) []string {
 		p.t.Fatal(err)
 	}
 	var ids []string
-	for _, instance := range instances {
+	for _, instance := range instances.Live {
 		ids = append(ids, instance.ID)
 	}
 	slices.Sort(ids)

@@ -34,7 +34,7 @@ type world struct {
 
 	mu        sync.Mutex
 	item      *membership.Item
-	instances []membership.Instance
+	instances membership.Instances
 	refusals  []error // of EC2, one for each of the next lists
 	launched  int
 }
@@ -84,15 +84,15 @@ func (w *world) Replace(_ context.Context, old, item membership.Item) (bool, err
 	return true, nil
 }
 
-func (w *world) Instances(context.Context) ([]membership.Instance, error) {
+func (w *world) Instances(context.Context) (membership.Instances, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.refusals) > 0 {
 		err := w.refusals[0]
 		w.refusals = w.refusals[1:]
-		return nil, err
+		return membership.Instances{}, err
 	}
-	return slices.Clone(w.instances), nil
+	return membership.Instances{Live: slices.Clone(w.instances.Live), Terminated: slices.Clone(w.instances.Terminated)}, nil
 }
 
 // node is one instance with its disk and its etcd.
@@ -123,7 +123,7 @@ func (w *world) launch(t *testing.T, ip string) *node {
 		Instance: membership.Instance{ID: fmt.Sprintf("i-%017x", w.launched), IP: ip, Launched: time.Now(), Node: true},
 		world:    w, root: t.TempDir(), log: &testLog{t: t}, members: etcd.Cluster{},
 	}
-	w.instances = append(w.instances, n.Instance)
+	w.instances.Live = append(w.instances.Live, n.Instance)
 	t.Cleanup(n.powerOff)
 	return n
 }
@@ -133,7 +133,8 @@ func (w *world) terminate(n *node) {
 	n.powerOff()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.instances = slices.DeleteFunc(w.instances, func(i membership.Instance) bool { return i.ID == n.ID })
+	w.instances.Live = slices.DeleteFunc(w.instances.Live, func(i membership.Instance) bool { return i.ID == n.ID })
+	w.instances.Terminated = append(w.instances.Terminated, n.ID)
 }
 
 // boot runs the two phases, as the sequence of a boot does.
@@ -142,7 +143,7 @@ func (n *node) boot(ctx context.Context) error {
 		b := &bootstrap.Bootstrap{
 			Settings: settings.Settings{ClusterName: "demo", Region: "eu-west-1"},
 			Root:     n.root, Logger: slog.New(slog.NewTextHandler(n.log, nil)).With("node", n.ID),
-			Metadata: n, Seed: n.world, Group: n.world, Etcd: n.members, Units: n,
+			Metadata: n, Seed: n.world, Group: n.world, Etcd: n.members, Registry: etcd.Cluster{}, Units: n,
 		}
 		if err := b.RunPhase(ctx, phase); err != nil {
 			return fmt.Errorf("%s: %w", n.ID, err)

@@ -70,8 +70,8 @@ func (c *Cluster) Instances(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(instances))
-	for i, instance := range instances {
+	ids := make([]string, len(instances.Live))
+	for i, instance := range instances.Live {
 		ids[i] = instance.ID
 	}
 	return ids, nil
