@@ -20,8 +20,8 @@ type rule struct {
 	// property is the path of the input to be changed, "" when entries has whole
 	// paths.
 	property string
-	// accepts says for the reference what is accepted, "" when another rule of
-	// the same property says it.
+	// accepts says for the reference, and of a secret, what is accepted; "" when
+	// another rule says it and the reason is not about a value.
 	accepts string
 	// source is where the limit comes from, "" when it is the component's own.
 	source string
@@ -261,7 +261,7 @@ var rules = []rule{
 	},
 	{
 		property: "leaseTtl",
-		accepts:  "a duration in whole seconds of which the double exceeds 10s: 6s or more",
+		accepts:  "a duration such as `10s`",
 		reason: func(v *values) string {
 			if !v.leaseTTL.known {
 				return ""
@@ -272,7 +272,7 @@ var rules = []rule{
 			return ""
 		},
 	},
-	{property: "leaseTtl", reason: setting("ETCFS_LEASE_TTL")},
+	{property: "leaseTtl", accepts: "whole seconds of which the double exceeds 10s: 6s or more", reason: setting("ETCFS_LEASE_TTL")},
 	{property: "githubRepo", accepts: "`owner/name`", reason: setting("ETCFS_GITHUB_REPO")},
 	{property: "releasesUrl", accepts: "an http or https URL without query and fragment", reason: setting("ETCFS_RELEASES_URL")},
 	{property: "onBootstrapFailure", accepts: fmt.Sprintf("`%s` or `%s`", settings.FailureReplace, settings.FailureKeep), reason: setting("ETCFS_ON_BOOTSTRAP_FAILURE")},
@@ -347,6 +347,7 @@ var rules = []rule{
 	},
 	{
 		property: "alarmActions",
+		accepts:  "each of them an ARN such as `arn:aws:sns:eu-west-1:123456789012:topic`",
 		entries: func(v *values) map[string]string {
 			found := map[string]string{}
 			for i, arn := range v.alarmActions.v {
@@ -424,17 +425,10 @@ var rules = []rule{
 		property: "availabilityZone",
 		accepts:  "a zone of the provider's Region, with a default subnet unless `subnetId` is given",
 		reason: func(v *values) string {
-			if v.aws.subnet.err == nil || v.subnetID.given {
-				return ""
-			}
-			return fmt.Sprintf("cannot be looked up: name a zone of this Region that has a default subnet, or give subnetId (%s)", cause(v.aws.subnet.err))
-		},
-	},
-	{
-		property: "availabilityZone",
-		reason: func(v *values) string {
-			zones := v.aws.zones
+			subnet, zones := v.aws.subnet, v.aws.zones
 			switch {
+			case subnet.err != nil && !v.subnetID.given:
+				return fmt.Sprintf("cannot be looked up: name a zone of this Region that has a default subnet, or give subnetId (%s)", cause(subnet.err))
 			case zones.err != nil:
 				return fmt.Sprintf("cannot be looked up among the zones of this Region (%s)", cause(zones.err))
 			case !zones.known || slices.Contains(zones.v, v.availabilityZone.v):
@@ -571,15 +565,11 @@ func (r rule) discreetly(of errors.InputPropertyErrorDetails) errors.InputProper
 	if r.discreet {
 		return of
 	}
-	of.Reason = "is refused, and not shown, since it is secret"
+	verdict := "is refused"
 	if r.warns {
-		of.Reason = "is of doubtful use, and not shown, since it is secret"
+		verdict = "is of doubtful use"
 	}
-	accepted := r.accepts
-	if limits := Limits(r.property); accepted == "" && len(limits) > 0 {
-		accepted = limits[0].Text
-	}
-	of.Reason += "; accepted: " + accepted
+	of.Reason = fmt.Sprintf("%s, and not shown, since it is secret; accepted: %s", verdict, r.accepts)
 	return of
 }
 

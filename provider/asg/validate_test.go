@@ -189,6 +189,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	type inputs = map[string]property.Value
 	secret := func(v property.Value) property.Value { return v.WithSecret(true) }
 	tests := []limit{
+		{name: "a zone, and no subnet", refused: inputs{"availabilityZone": secret(property.New("eu-west-1z")), "subnetId": property.New(property.Computed)}, path: "availabilityZone" + hidden},
 		{name: "of minSize", refused: inputs{"minSize": property.New(4.0), "maxSize": secret(property.New(3.0))}, path: "minSize"},
 		{name: "of desiredCapacity, below", refused: inputs{"desiredCapacity": property.New(3.0), "minSize": secret(property.New(4.0))}, path: "desiredCapacity"},
 		{name: "of desiredCapacity, above", refused: inputs{"desiredCapacity": property.New(6.0), "maxSize": secret(property.New(5.0))}, path: "desiredCapacity"},
@@ -231,6 +232,9 @@ func TestSecretsAreNotTold(t *testing.T) {
 			}
 			if len(problems) != 1 || !strings.HasPrefix(problems[0], test.path+": ") {
 				t.Errorf("got %q, want one problem of %s", problems, test.path)
+			}
+			if strings.HasSuffix(problems[0], "accepted: ") {
+				t.Errorf("%s does not say what is accepted", problems[0])
 			}
 			for name, in := range test.refused {
 				var public strings.Builder // what the reference says to everybody
@@ -339,6 +343,7 @@ func TestWarnings(t *testing.T) {
 		{"an even minimum", asg.ClusterArgs{MinSize: pulumi.Int(2)}, []string{"minSize: 2 is an even number of nodes: etcd then survives the loss of 0, as with 1"}},
 		{"an even minimum that is not the size", asg.ClusterArgs{MinSize: pulumi.Int(2), DesiredCapacity: pulumi.Int(3)}, nil},
 		{"an even size", asg.ClusterArgs{DesiredCapacity: pulumi.Int(4)}, []string{"desiredCapacity: 4 is an even number of nodes: etcd then survives the loss of 1, as with 3"}},
+		{"an even minimum that is secret", asg.ClusterArgs{MinSize: pulumi.ToSecret(pulumi.Int(2)).(pulumi.IntOutput)}, []string{"minSize (secret): is of doubtful use, and not shown, since it is secret; accepted: an even number gives a warning"}},
 		{"seven at most", asg.ClusterArgs{MaxSize: pulumi.Int(7)}, nil},
 		{"eight at most", asg.ClusterArgs{MaxSize: pulumi.Int(8)}, []string{"maxSize: 8 nodes are more than the 7 that etcd recommends"}},
 	} {

@@ -31,7 +31,7 @@ func TestProblemsAsTheUserReadsThem(t *testing.T) {
 			"property minSize has a problem: 3 is more than maxSize, [secret]: lower it, or raise maxSize",
 			"property keyName (secret) has a problem: is refused, and not shown, since it is secret; accepted: 1 to 255 printable ASCII characters",
 			"property releasesUrl (secret) has a problem: is refused, and not shown, since it is secret; accepted: an http or https URL without query and fragment",
-			"property alarmActions[0] (secret) has a problem: is refused, and not shown, since it is secret; accepted: ",
+			"property alarmActions[0] (secret) has a problem: is refused, and not shown, since it is secret; accepted: each of them an ARN",
 			`property tags["Role"] with value '{db}' has a problem: is a tag that the component sets itself; choose another key`,
 			`property tags["Team"] (secret) has a problem: is refused, and not shown, since it is secret; accepted: letters, digits, spaces`,
 		}},
