@@ -206,7 +206,7 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 		}
 		probes.Go(func() error {
 			reading := b.Etcd.Probe(ctx, peer.IP)
-			peer.Health, peer.ClusterID, peer.Learner = reading.Health, reading.ClusterID, reading.Learner
+			peer.Health, peer.ClusterID, peer.Learner, peer.Reason = reading.Health, reading.ClusterID, reading.Learner, reading.Reason
 			return nil
 		})
 	}

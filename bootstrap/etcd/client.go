@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -178,6 +179,9 @@ type Reading struct {
 	Health    membership.Health
 	ClusterID string
 	Learner   bool
+	// Reason is why etcd says that it is not healthy, such as "ALARM NOSPACE", ""
+	// when it says nothing.
+	Reason string
 }
 
 // Probe tells how the etcd of a node answers. It is cluster health that it asks
@@ -187,7 +191,8 @@ type Reading struct {
 func (c Cluster) Probe(ctx context.Context, ip string) Reading {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	if c.serves(ctx, ip) {
+	healthy, reason := c.health(ctx, ip)
+	if healthy {
 		if id, learner, err := c.ClusterID(ctx, ip); err == nil {
 			return Reading{Health: membership.Healthy, ClusterID: id, Learner: learner}
 		}
@@ -197,26 +202,34 @@ func (c Cluster) Probe(ctx context.Context, ip string) Reading {
 	// without ever answering.
 	for _, port := range []int{settings.EtcdClientPort, settings.EtcdPeerPort} {
 		if accepts(ctx, address(ip, port)) {
-			return Reading{Health: membership.Answering}
+			return Reading{Health: membership.Answering, Reason: reason}
 		}
 	}
 	return Reading{Health: membership.Silent}
 }
 
-// serves leaves time of ctx for the dials that follow when nothing answers.
-func (c Cluster) serves(ctx context.Context, ip string) bool {
+// health asks etcd whether the cluster can serve, and why not. It leaves time of
+// ctx for the dials that follow when nothing answers.
+func (c Cluster) health(ctx context.Context, ip string) (healthy bool, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()/2)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ClientURL(ip)+"/health", nil)
 	if err != nil {
-		return false
+		return false, ""
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false
+		return false, ""
 	}
 	defer func() { _ = response.Body.Close() }()
-	return response.StatusCode == http.StatusOK
+	if response.StatusCode == http.StatusOK {
+		return true, ""
+	}
+	var told struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.NewDecoder(response.Body).Decode(&told) // it is for people only
+	return false, told.Reason
 }
 
 func accepts(ctx context.Context, address string) bool {

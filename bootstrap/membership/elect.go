@@ -282,7 +282,12 @@ func wait(format string, args ...any) Decision {
 	return Decision{Action: Wait, Reason: fmt.Sprintf(format, args...)}
 }
 
-func (p Peer) String() string { return p.ID + " at " + p.IP }
+func (p Peer) String() string {
+	if p.Reason != "" {
+		return fmt.Sprintf("%s at %s (%s)", p.ID, p.IP, p.Reason)
+	}
+	return p.ID + " at " + p.IP
+}
 
 func (i *Item) seed() string {
 	return strings.TrimPrefix(strings.TrimSuffix(i.InstanceID+" at "+i.SeedIP, " at "), " at ")

@@ -115,6 +115,9 @@ type Peer struct {
 	// Learner says that a healthy peer does not vote yet; it cannot be joined
 	// through.
 	Learner bool
+	// Reason is why the peer's etcd says that it is not healthy, "" when it does
+	// not say.
+	Reason string
 	// HealthyFor is how long this node has seen the peer healthy without a
 	// break.
 	HealthyFor time.Duration

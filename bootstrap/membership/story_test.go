@@ -18,7 +18,7 @@ import (
 //
 //	decide              the election, out of
 //	  item forming i-a 10.0.0.1 age=30s [cluster=ID] [volume=ID]     (unknown, forming, formed)
-//	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [learner] [other]
+//	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [why=REASON] [learner] [other]
 //	  unlisted, seen, reform, waited=11m
 //	dead                the dead members, out of
 //	  member NAME|- 10.0.0.1 [learner] [absent=2m]
@@ -118,7 +118,7 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 			}[plain[3]]
 			s.view.Peers = append(s.view.Peers, membership.Peer{
 				Instance: membership.Instance{ID: full(plain[1]), IP: plain[2], Launched: now.Add(-duration("up")), Node: !has("other")},
-				Health:   health, ClusterID: options["cluster"], Learner: has("learner"), HealthyFor: duration("for"),
+				Health:   health, ClusterID: options["cluster"], Learner: has("learner"), HealthyFor: duration("for"), Reason: options["why"],
 			})
 		case "unlisted":
 			s.view.Listed = false

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/smithy-go"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -408,4 +410,35 @@ func (n *node) handOver(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// TestClusterOutOfSpace: etcd that has reached its quota takes no member in. The
+// node that waits says so, and joins once the alarm is over.
+func TestClusterOutOfSpace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.launch(t, ""), w.launch(t, "")
+	bootAll(t, a)
+	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
+		_, err := etcdserverpb.NewMaintenanceClient(a.client(t).ActiveConnection()).Alarm(t.Context(), &etcdserverpb.AlarmRequest{
+			Action: action, Alarm: etcdserverpb.AlarmType_NOSPACE,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
+	want := etcd.Reading{Health: membership.Answering, Reason: "ALARM NOSPACE"}
+	if got := (etcd.Cluster{}).Probe(t.Context(), a.IP); got != want {
+		t.Errorf("a full etcd reads %+v, want %+v", got, want)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := b.boot(ctx); err == nil || !strings.Contains(err.Error(), a.ID+" at "+a.IP+" (ALARM NOSPACE)") {
+		t.Errorf("boot beside a full etcd: %v, want the alarm named", err)
+	}
+	alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
+	bootAll(t, b)
+	wantVoters(t, a, a, b)
 }
