@@ -55,11 +55,12 @@ func New(s settings.Settings, root string, logger *slog.Logger, cfg aws.Config) 
 	table := nodeaws.SeedTable{DynamoDB: dynamodb.NewFromConfig(cfg), Table: s.SeedTable, Cluster: s.ClusterName}
 	manager := &systemd.Manager{Root: root}
 	groups := autoscaling.NewFromConfig(cfg)
+	metadata := imds.NewFromConfig(cfg, func(o *imds.Options) { o.EnableFallback = aws.FalseTernary }) // never version 1
 	return &Bootstrap{
 		Settings: s,
 		Root:     root,
 		Logger:   logger,
-		Metadata: nodeaws.Metadata{API: imds.NewFromConfig(cfg)},
+		Metadata: nodeaws.Metadata{API: metadata},
 		Download: install.NewDownloader(logger, install.DefaultPace),
 		Release:  table,
 		Volume:   &nodeaws.Volume{API: machines, ID: s.VolumeID, Logger: logger},

@@ -63,24 +63,31 @@ func (b *Bootstrap) installEtcd() phase.Phase {
 			if err := install.Extract(path[0], b.path(binDir), "etcd", "etcdctl"); err != nil {
 				return err
 			}
-			return removeAll(path)
+			return errors.Join(b.checkEtcd(ctx), removeAll(path))
 		},
 	}
 }
 
-// etcdInstalled asks the binaries themselves for their version.
+// etcdInstalled says whether both binaries are there, run, and are of the
+// wanted version. Others are installed again.
 func (b *Bootstrap) etcdInstalled(ctx context.Context) (bool, error) {
+	return b.checkEtcd(ctx) == nil, ctx.Err()
+}
+
+// checkEtcd asks the binaries themselves for their version.
+func (b *Bootstrap) checkEtcd(ctx context.Context) error {
 	want := strings.TrimPrefix(b.Settings.EtcdVersion, "v")
 	for _, command := range [][]string{{"etcd", "--version"}, {"etcdctl", "version"}} {
 		out, err := b.ask(ctx, command[0], command[1:]...)
-		if ctx.Err() != nil {
-			return false, ctx.Err()
+		if err == nil && !strings.Contains(strings.ToLower(out), command[0]+" version: "+want+"\n") {
+			err = fmt.Errorf("it is not version %s", want)
 		}
-		if err != nil || !strings.Contains(strings.ToLower(out), command[0]+" version: "+want+"\n") {
-			return false, nil //nolint:nilerr // one that is missing or does not run is installed again
+		if err != nil {
+			return fmt.Errorf("check %s %s, which printed %q: %w",
+				b.path(filepath.Join(binDir, command[0])), command[1], strings.TrimSpace(out), err)
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // ask runs an installed binary and returns what it prints, to either stream.

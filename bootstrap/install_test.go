@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,33 @@ func TestInstallRefusesWhatDoesNotMatch(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no sum for etcd-v3.6.16-linux-amd64.tar.gz") {
 		t.Errorf("got error %v, want one that names what cannot be verified", err)
 	}
+}
+
+// A release whose binaries do not run here, or are others, is told by what was
+// run and what it printed.
+func TestInstallEtcdThatDoesNotRun(t *testing.T) {
+	t.Parallel()
+	b, _ := newNode(t)
+	r := newReleases(t, b)
+	works := fmt.Sprintf(script, "etcd Version", "3.6.16")
+	for name, test := range map[string]struct {
+		etcd, etcdctl string
+		want          []string
+	}{
+		"no program":      {"\x7fELF", works, []string{"/usr/local/bin/etcd --version", "exec format error"}},
+		"one that fails":  {works, "#!/bin/sh\necho no such instruction >&2\nexit 132\n", []string{"/usr/local/bin/etcdctl version", "no such instruction", "exit status 132"}},
+		"another version": {fmt.Sprintf(script, "etcd Version", "3.6.1"), works, []string{"/usr/local/bin/etcd --version", "etcd Version: 3.6.1", "not version 3.6.16"}},
+	} {
+		r.publishBinaries(t, "v3.6.16", test.etcd, test.etcdctl)
+		err := runPhase(t, b, b.installEtcd())
+		for _, want := range test.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got error %v, want one with %q", name, err, want)
+			}
+		}
+	}
+	r.publishEtcd(t, "v3.6.16")
+	twice(t, b, b.installEtcd())
 }
 
 // stubDnf makes a PATH with a dnf that installs packages: the binary that a

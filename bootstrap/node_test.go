@@ -258,12 +258,17 @@ const script = "#!/bin/sh\necho '%s: %s'\n"
 func (r *releases) publishEtcd(t *testing.T, tag string) {
 	t.Helper()
 	version := strings.TrimPrefix(tag, "v")
+	r.publishBinaries(t, tag, fmt.Sprintf(script, "etcd Version", version), fmt.Sprintf(script, "etcdctl version", version))
+}
+
+func (r *releases) publishBinaries(t *testing.T, tag, etcd, etcdctl string) {
+	t.Helper()
 	var archive bytes.Buffer
 	zipped := gzip.NewWriter(&archive)
 	files := tar.NewWriter(zipped)
 	for name, text := range map[string]string{
-		"etcd":    fmt.Sprintf(script, "etcd Version", version),
-		"etcdctl": fmt.Sprintf(script, "etcdctl version", version),
+		"etcd":    etcd,
+		"etcdctl": etcdctl,
 	} {
 		header := &tar.Header{Name: "etcd-" + tag + "-linux-amd64/" + name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(text))}
 		err := files.WriteHeader(header)
