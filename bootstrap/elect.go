@@ -36,6 +36,7 @@ type Group interface {
 type Etcd interface {
 	Probe(ctx context.Context, ip string) etcd.Reading
 	ClusterID(ctx context.Context, ip string) (id string, learner bool, err error)
+	ClusterVersion(ctx context.Context, endpoints []string) (string, error)
 	Members(ctx context.Context, endpoints []string) ([]membership.Member, error)
 	AddLearner(ctx context.Context, endpoints []string, peerURL string) (id uint64, err error)
 	Promote(ctx context.Context, endpoints []string, id uint64) error

@@ -355,6 +355,13 @@ func (e etcdOf) Members(_ context.Context, endpoints []string) ([]membership.Mem
 	})
 }
 
+func (e etcdOf) ClusterVersion(_ context.Context, endpoints []string) (string, error) {
+	return callEtcd(e.machine, lostByEtcd, func() (string, error) {
+		_, err := e.through(endpoints)
+		return "3.6.0", err
+	})
+}
+
 func (e etcdOf) change(endpoints []string, change func(*cluster) error) error {
 	_, err := callEtcd(e.machine, lostByEtcd, func() (struct{}, error) {
 		c, err := e.through(endpoints)

@@ -11,6 +11,7 @@ import (
 	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
+	"github.com/etcfs/pulumi-etcfs/bootstrap/settings"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
 )
 
@@ -115,6 +116,9 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		if removed, err := b.removeDead(ctx, endpoints, members, began); removed || err != nil {
 			return err
 		}
+		if err := b.checkSeries(ctx, endpoints); err != nil {
+			return err
+		}
 		// What an earlier try left on the disk, or left running, is not the new
 		// member's.
 		if err := b.wipe(ctx); err != nil {
@@ -129,6 +133,19 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 	default:
 		return phase.Permanent(fmt.Errorf("step %d is unknown", next))
 	}
+}
+
+// checkSeries refuses to join a cluster of a later series, as etcd itself does
+// once it has started as a learner, which then stands in everybody's way.
+func (b *Bootstrap) checkSeries(ctx context.Context, endpoints []string) error {
+	cluster, err := b.Etcd.ClusterVersion(ctx, endpoints)
+	if err != nil {
+		return err
+	}
+	if reason := settings.CheckEtcdSeries(b.Settings.EtcdVersion, cluster); reason != "" {
+		return phase.Permanent(&RefusedError{reason})
+	}
+	return nil
 }
 
 // joiner is this node as it joins.

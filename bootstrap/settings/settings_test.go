@@ -22,7 +22,7 @@ func valid() settings.Settings {
 func TestEncodeDecode(t *testing.T) {
 	t.Parallel()
 	everything := valid()
-	everything.Version, everything.EtcdVersion = "0.37.1", "v3.5.18"
+	everything.Version, everything.EtcdVersion = "0.37.1", "v3.5.35"
 	everything.LeaseTTL = 90 * time.Second
 	everything.Repository, everything.ReleasesURL = "fork/etcfs", "https://mirror.example/github"
 	everything.OnBootstrapFailure, everything.Recovery = settings.FailureKeep, settings.RecoveryReform
@@ -47,10 +47,10 @@ func TestDecodeTerraform(t *testing.T) {
 	t.Parallel()
 	got, err := settings.Decode([]string{
 		"ETCFS_CLUSTER_NAME=demo", "ETCFS_REGION=eu-west-1", "ETCFS_VOLUME_ID=vol-0123456789abcdef0",
-		"ETCFS_SEED_TABLE=demo-etcfs-seed", "ETCFS_VERSION=", "ETCFS_ETCD_VERSION=v3.5.18", "ETCFS_LEASE_TTL=10s", "ETCFS_GITHUB_REPO=etcfs/etcfs",
+		"ETCFS_SEED_TABLE=demo-etcfs-seed", "ETCFS_VERSION=", "ETCFS_ETCD_VERSION=v3.5.35", "ETCFS_LEASE_TTL=10s", "ETCFS_GITHUB_REPO=etcfs/etcfs",
 	})
 	want := valid()
-	want.EtcdVersion = "v3.5.18"
+	want.EtcdVersion = "v3.5.35"
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -127,8 +127,8 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"etcd release", settings.CheckEtcdVersion,
-			[]string{"v3.5.0", "v3.5.18", "v3.6.16", "v3.6.0-rc.1"},
-			[]string{"", "3.6.16", "v3.4.30", "v3.7.3", "v3.6", "v4.0.0", "latest"},
+			[]string{"v3.5.20", "v3.5.35", "v3.6.16", "v3.6.0-rc.1"},
+			[]string{"", "v3.5.0", "v3.5.19", "3.6.16", "v3.4.30", "v3.7.3", "v3.6", "v4.0.0", "latest"},
 		},
 		{
 			"repository", settings.CheckRepository,
@@ -162,6 +162,27 @@ func TestRules(t *testing.T) {
 			if test.check(value) == "" {
 				t.Errorf("%s %q is accepted", test.name, value)
 			}
+		}
+	}
+}
+
+func TestCheckEtcdSeries(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		release, cluster string
+		refused          bool
+	}{
+		{"v3.5.35", "3.5.0", false},
+		{"v3.6.16", "3.5.0", false},
+		{"v3.6.0-rc.1", "3.6.0", false},
+		{"v3.5.35", "3.6.0", true},
+		{"v3.6.16", "4.0.0", true},
+		{"v3.5.35", "not_decided", false},
+		{"v3.5.35", "", false},
+		{"", "3.6.0", false},
+	} {
+		if got := settings.CheckEtcdSeries(tt.release, tt.cluster); (got != "") != tt.refused {
+			t.Errorf("%q in a cluster at %q: %q, want refused: %t", tt.release, tt.cluster, got, tt.refused)
 		}
 	}
 }

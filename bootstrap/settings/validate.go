@@ -129,7 +129,10 @@ func CheckVersion(version string) string {
 
 const lastUnusable = "0.35.0"
 
-// CheckEtcdVersion judges an etcd release: 3.5 and 3.6 are supported.
+// CheckEtcdVersion judges an etcd release: 3.5 and 3.6 are supported. Releases of
+// 3.5 before 3.5.20 forget on their disk that a learner was promoted, as every
+// joining node is, and fail when they go over to 3.6
+// (https://etcd.io/blog/2025/upgrade_from_3.5_to_3.6_issue/).
 func CheckEtcdVersion(version string) string {
 	const want = "an etcd release of the 3.5 or 3.6 series, such as v3.6.16"
 	if version == "" {
@@ -139,6 +142,28 @@ func CheckEtcdVersion(version string) string {
 	if !ok || !versionPattern.MatchString(number) ||
 		!strings.HasPrefix(number, "3.5.") && !strings.HasPrefix(number, "3.6.") {
 		return fmt.Sprintf("%q is not %s", version, want)
+	}
+	if compareVersions(number, firstUsableEtcd) < 0 {
+		return fmt.Sprintf("release %s may lose its quorum when it goes over to 3.6, as it forgets that learners were promoted; use v%s or later",
+			version, firstUsableEtcd)
+	}
+	return ""
+}
+
+const firstUsableEtcd = "3.5.20"
+
+// CheckEtcdSeries judges whether an etcd release can join a cluster that works at
+// a version, such as 3.6.0: not when its series is an earlier one
+// (https://etcd.io/docs/v3.6/downgrades/). A cluster that has not agreed on a
+// version yet takes any.
+func CheckEtcdSeries(release, cluster string) string {
+	number := strings.TrimPrefix(release, "v")
+	if !versionPattern.MatchString(number) || !versionPattern.MatchString(cluster) {
+		return ""
+	}
+	ours, theirs := versionNumbers(number), versionNumbers(cluster)
+	if slices.Compare(ours[:2], theirs[:2]) < 0 {
+		return fmt.Sprintf("etcd %s cannot join a cluster that has gone over to %d.%d: set etcdVersion to a release of that series", release, theirs[0], theirs[1])
 	}
 	return ""
 }

@@ -116,7 +116,7 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 
 	text.Describe(&a.EtcfsVersion, fmt.Sprintf("The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `%s`, the default: the newest release when a node installs. "+
 		"Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.", settings.LatestVersion))
-	text.Describe(&a.EtcdVersion, fmt.Sprintf("The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `%s`.", node.EtcdVersion))
+	text.Describe(&a.EtcdVersion, fmt.Sprintf("The etcd release that nodes install, of the 3.5 series from 3.5.20 on or of the 3.6 series, with its leading v. A cluster goes over to 3.6 as its nodes are replaced, and does not go back. Default `%s`.", node.EtcdVersion))
 	text.Describe(&a.LeaseTtl, fmt.Sprintf("How long a node that cannot reach etcd keeps its membership before it is fenced, as a duration in whole seconds such as `15s`; at least 6s, "+
 		"as twice the time must exceed 10s. Shorter means a faster failover, longer means more patience with a slow network. Default `%s`.", node.LeaseTTL))
 	text.Describe(&a.GithubRepo, fmt.Sprintf("The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `%s`.", node.Repository))

@@ -49,6 +49,7 @@ const (
 	sourceIAMTags     = "https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html"
 	sourceEtcd        = "https://etcd.io/docs/v3.6/faq/#what-is-maximum-cluster-size"
 	sourceReleases    = "https://github.com/etcfs/etcfs/releases"
+	sourceEtcdUpgrade = "https://etcd.io/blog/2025/upgrade_from_3.5_to_3.6_issue/"
 	sourceKeyPair     = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateKeyPair.html"
 	sourceAlarm       = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
 	sourceProfile     = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateInstanceProfile.html"
@@ -255,9 +256,9 @@ var rules = []rule{
 		reason:  setting("ETCFS_VERSION"),
 	},
 	{
-		property: "etcdVersion",
-		accepts:  "a release of the 3.5 or 3.6 series with its leading v",
-		reason:   setting("ETCFS_ETCD_VERSION"),
+		property: "etcdVersion", source: sourceEtcdUpgrade,
+		accepts: "a release of the 3.5 series from 3.5.20 on, or of the 3.6 series, with its leading v",
+		reason:  setting("ETCFS_ETCD_VERSION"),
 	},
 	{
 		property: "leaseTtl",

@@ -119,7 +119,8 @@ func limits(t *testing.T) []limit {
 
 		{"not a release", inputs{"etcfsVersion": text("v0.36.0")}, "etcfsVersion", "0.36.0", inputs{"etcfsVersion": text("0.36.0")}},
 		{"a release that does not start", inputs{"etcfsVersion": text("0.35.0")}, "etcfsVersion", "does not start on Amazon Linux 2023", inputs{"etcfsVersion": text("0.35.1")}},
-		{"an unsupported etcd", inputs{"etcdVersion": text("v3.4.37")}, "etcdVersion", "3.5 or 3.6", inputs{"etcdVersion": text("v3.5.18")}},
+		{"an unsupported etcd", inputs{"etcdVersion": text("v3.4.37")}, "etcdVersion", "3.5 or 3.6", inputs{"etcdVersion": text("v3.5.20")}},
+		{"an etcd that forgets promotions", inputs{"etcdVersion": text("v3.5.19")}, "etcdVersion", "use v3.5.20 or later", inputs{"etcdVersion": text("v3.5.20")}},
 		{"a later etcd", inputs{"etcdVersion": text("v3.7.0")}, "etcdVersion", "3.5 or 3.6", inputs{"etcdVersion": text("v3.6.16")}},
 		{"not a duration", inputs{"leaseTtl": text("10")}, "leaseTtl", "duration such as 10s", inputs{"leaseTtl": text("10s")}},
 		{"lease too short", inputs{"leaseTtl": text("5s")}, "leaseTtl", "too short", inputs{"leaseTtl": text("6s")}},

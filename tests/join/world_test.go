@@ -31,6 +31,7 @@ import (
 type world struct {
 	network *process.Network
 	etcd    string // the server's binary
+	version string // what the settings call it
 
 	mu        sync.Mutex
 	item      *membership.Item
@@ -50,7 +51,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = network.Close() })
-	return &world{network: network, etcd: filepath.Join(tools, "etcd")}
+	return (&world{network: network}).with(series["3.6"])
 }
 
 func (w *world) Read(context.Context) (*membership.Item, time.Time, error) {
@@ -141,7 +142,7 @@ func (w *world) terminate(n *node) {
 func (n *node) boot(ctx context.Context) error {
 	for _, phase := range []string{bootstrap.PhaseElect, bootstrap.PhaseMember} {
 		b := &bootstrap.Bootstrap{
-			Settings: settings.Settings{ClusterName: "demo", Region: "eu-west-1"},
+			Settings: settings.Settings{ClusterName: "demo", Region: "eu-west-1", EtcdVersion: n.world.version},
 			Root:     n.root, Logger: slog.New(slog.NewTextHandler(n.log, nil)).With("node", n.ID),
 			Metadata: n, Seed: n.world, Group: n.world, Etcd: n.members, Registry: etcd.Cluster{}, Units: n,
 		}

@@ -185,7 +185,7 @@ export interface ClusterArgs {
      */
     desiredCapacity?: pulumi.Input<number | undefined>;
     /**
-     * The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
+     * The etcd release that nodes install, of the 3.5 series from 3.5.20 on or of the 3.6 series, with its leading v. A cluster goes over to 3.6 as its nodes are replaced, and does not go back. Default `v3.6.16`.
      */
     etcdVersion?: pulumi.Input<string | undefined>;
     /**

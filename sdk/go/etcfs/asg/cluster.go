@@ -80,7 +80,7 @@ type clusterArgs struct {
 	ClusterName string `pulumi:"clusterName"`
 	// The number of nodes, from `minSize` to `maxSize`. Unset by default: the group starts with `minSize` nodes, and whoever scales it afterwards (a scaling policy, the console, the CLI) owns the number; no later `pulumi up` undoes it. When set, this program owns it.
 	DesiredCapacity *int `pulumi:"desiredCapacity"`
-	// The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
+	// The etcd release that nodes install, of the 3.5 series from 3.5.20 on or of the 3.6 series, with its leading v. A cluster goes over to 3.6 as its nodes are replaced, and does not go back. Default `v3.6.16`.
 	EtcdVersion *string `pulumi:"etcdVersion"`
 	// The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
 	EtcfsVersion *string `pulumi:"etcfsVersion"`
@@ -138,7 +138,7 @@ type ClusterArgs struct {
 	ClusterName pulumi.StringInput
 	// The number of nodes, from `minSize` to `maxSize`. Unset by default: the group starts with `minSize` nodes, and whoever scales it afterwards (a scaling policy, the console, the CLI) owns the number; no later `pulumi up` undoes it. When set, this program owns it.
 	DesiredCapacity pulumi.IntPtrInput
-	// The etcd release that nodes install, of the 3.5 or 3.6 series, with its leading v. Default `v3.6.16`.
+	// The etcd release that nodes install, of the 3.5 series from 3.5.20 on or of the 3.6 series, with its leading v. A cluster goes over to 3.6 as its nodes are replaced, and does not go back. Default `v3.6.16`.
 	EtcdVersion pulumi.StringPtrInput
 	// The EtcFS release that nodes install, such as `0.36.0`, without a leading v; or `latest`, the default: the newest release when a node installs. Name a release in production, so that all nodes run the same one. Releases up to 0.35.0 do not start on Amazon Linux 2023.
 	EtcfsVersion pulumi.StringPtrInput
