@@ -72,6 +72,7 @@ type observer struct {
 	added        uint64               // the member that this node has added itself
 	buried       time.Time            // when nobody was found dead
 	absentSince  map[uint64]time.Time // by member, since when its instance is not listed
+	looked       time.Time            // when the members' instances were last looked for
 	queue        uint64               // the member that joins before this node
 	queued       time.Time            // since when it does
 	lastReason   string
@@ -189,6 +190,7 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 		Item:        item,
 		Now:         now,
 		Recovery:    b.Settings.Recovery,
+		Stopped:     instances.Stopped,
 	}
 	for _, instance := range instances.Live {
 		if instance.ID == view.Self.ID {

@@ -2,7 +2,9 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,15 +126,52 @@ func (b *Bootstrap) hasEtcdData() (bool, error) {
 	return len(logs) > 0, nil
 }
 
+// clusterFile names the etcd cluster that the data on this disk belongs to, from
+// before etcd first starts on it. What this node's etcd serves is told by etcd,
+// but only once it is up, and whether it is to be kept has to be known before.
+const clusterFile = "/etc/etcfs/etcd-cluster"
+
+// forming is in the place of the cluster's ID until the seed item names the
+// cluster that this node forms. The data is not trusted until then: another node
+// may have taken the claim over.
+const forming = "forming"
+
+// belong writes down whose the data is that etcd is about to have, or has. It
+// returns once that is on the disk, so that no loss of power leaves the data
+// without it.
+func (b *Bootstrap) belong(cluster string) error {
+	if err := b.writeFile(clusterFile, cluster, 0o644); err != nil {
+		return err
+	}
+	folder, err := os.Open(b.path(filepath.Dir(clusterFile)))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", clusterFile, err)
+	}
+	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", clusterFile, err)
+	}
+	return nil
+}
+
+// belongs says whose data etcd has on this disk, "" while nothing is written
+// down.
+func (b *Bootstrap) belongs() (cluster string, err error) {
+	content, err := os.ReadFile(b.path(clusterFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read whose etcd data this node has: %w", err)
+	}
+	return string(content), nil
+}
+
 // wipe stops etcd and removes its data, after the cluster has let go of this
-// node's member or where there never was one. The write-ahead log goes last:
-// as long as it is there, whatever a crash leaves is known to be old.
+// node's member or where there never was one. The write-ahead log goes after the
+// rest: as long as it is there, whatever a crash leaves is known to be old.
 func (b *Bootstrap) wipe(ctx context.Context) error {
 	if err := b.stopEtcd(ctx); err != nil {
 		return err
 	}
-	for _, dir := range []string{settings.EtcdDataDir, settings.EtcdWALDir} {
-		if err := os.RemoveAll(b.path(dir)); err != nil {
+	for _, path := range []string{settings.EtcdDataDir, settings.EtcdWALDir, clusterFile} {
+		if err := os.RemoveAll(b.path(path)); err != nil {
 			return fmt.Errorf("remove etcd's data: %w", err)
 		}
 	}

@@ -84,7 +84,9 @@ func (b *Bootstrap) identifyAfterAll(ctx context.Context) error {
 // started an etcd: the claim is written as old as it can be. Should this node
 // come back, it asserts its claim before it forms, and finds out.
 func (b *Bootstrap) releaseClaim(ctx context.Context) error {
-	if hasData, err := b.hasEtcdData(); err != nil || hasData || b.marked() || b.Node.InstanceID == "" {
+	hasData, err := b.hasEtcdData()
+	cluster, fileErr := b.belongs()
+	if err := errors.Join(err, fileErr); err != nil || hasData || cluster == forming || b.Node.InstanceID == "" {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -118,7 +120,11 @@ func (b *Bootstrap) needed(ctx context.Context) string {
 	if !hasData {
 		return ""
 	}
-	members, keys, err := b.readCluster(ctx)
+	cluster, err := b.belongs()
+	if err != nil {
+		return err.Error()
+	}
+	members, keys, err := b.readCluster(ctx, cluster)
 	if err != nil {
 		return fmt.Sprintf("it may hold a copy of the metadata, and who else does cannot be read: %v", err)
 	}
@@ -151,8 +157,8 @@ func neededBy(members []membership.Member, registered map[string]string, self me
 }
 
 // readCluster reads the members and EtcFS's nodes through this node's etcd, or
-// through another's.
-func (b *Bootstrap) readCluster(ctx context.Context) ([]membership.Member, map[string]string, error) {
+// through another's of the cluster that the data here belongs to.
+func (b *Bootstrap) readCluster(ctx context.Context, cluster string) ([]membership.Member, map[string]string, error) {
 	ips := []string{b.Node.PrivateIP}
 	instances, err := b.Group.Instances(ctx)
 	failures := []error{err}
@@ -162,17 +168,30 @@ func (b *Bootstrap) readCluster(ctx context.Context) ([]membership.Member, map[s
 		}
 	}
 	for _, ip := range ips {
-		endpoints := []string{etcd.ClientURL(ip)}
-		members, err := b.Etcd.Members(ctx, endpoints)
+		members, keys, err := b.readThrough(ctx, ip, cluster)
 		if err == nil {
-			var keys map[string]string
-			if keys, err = b.Registry.Values(ctx, endpoints, membershipPrefix); err == nil {
-				return members, keys, nil
-			}
+			return members, keys, nil
 		}
 		failures = append(failures, err)
 	}
 	return nil, nil, errors.Join(failures...)
+}
+
+func (b *Bootstrap) readThrough(ctx context.Context, ip, cluster string) ([]membership.Member, map[string]string, error) {
+	served, _, err := b.Etcd.ClusterID(ctx, ip)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ip != b.Node.PrivateIP && served != cluster {
+		return nil, nil, fmt.Errorf("%s serves etcd cluster %s, not %s", ip, served, cluster)
+	}
+	endpoints := []string{etcd.ClientURL(ip)}
+	members, err := b.Etcd.Members(ctx, endpoints)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := b.Registry.Values(ctx, endpoints, membershipPrefix)
+	return members, keys, err
 }
 
 // tryAgain starts the unit of later boots, which is repeated until it succeeds.

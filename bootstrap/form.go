@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/bootstrap/etcd"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/membership"
 	"github.com/etcfs/pulumi-etcfs/bootstrap/phase"
 )
-
-// formingMarker exists from before the first start of a new cluster's etcd
-// until the seed item says formed. A boot that finds it does not trust the
-// data beside it: another node may have taken the claim over.
-const formingMarker = "/etc/etcfs/forming"
 
 // form starts a new etcd cluster with this node as its only member. The claim
 // is asserted once more right before: a node that was slow, and taken over in
@@ -39,7 +32,7 @@ func (b *Bootstrap) form(ctx context.Context, claim membership.Item) error {
 	if err := b.wipe(ctx); err != nil {
 		return err
 	}
-	if err := b.mark(); err != nil {
+	if err := b.belong(forming); err != nil {
 		return err
 	}
 	name, peerURL := b.Node.ID(b.Settings.ClusterName), etcd.PeerURL(b.Node.PrivateIP)
@@ -95,7 +88,7 @@ func (b *Bootstrap) recordFormed(ctx context.Context) error {
 				if err := b.reassert(ctx, view); err != nil {
 					return err
 				}
-				return b.unmark()
+				return b.belong(own)
 			default:
 				return b.abandon(ctx, own)
 			}
@@ -143,7 +136,7 @@ func (b *Bootstrap) askAbout(ctx context.Context, view membership.View, ownErr e
 	if step, _ := membership.Next(members, b.joiner(true)); step != membership.Joined && step != membership.Promote {
 		return phase.Permanent(b.giveWay(ctx, "the recorded cluster does not have the member that formed here"))
 	}
-	if err := b.unmark(); err != nil {
+	if err := b.belong(view.Item.ClusterID); err != nil {
 		return phase.Permanent(err)
 	}
 	return phase.Permanent(fmt.Errorf("%w: this node is a member of the recorded cluster", errReconsider))
@@ -197,48 +190,5 @@ func (b *Bootstrap) giveWay(ctx context.Context, reason string) error {
 	if err := b.wipe(ctx); err != nil {
 		return err
 	}
-	if err := b.unmark(); err != nil {
-		return err
-	}
 	return fmt.Errorf("%w: %s", errReconsider, reason)
-}
-
-func (b *Bootstrap) marked() bool {
-	_, err := os.Stat(b.path(formingMarker))
-	return err == nil
-}
-
-// mark returns once the mark is on the disk, so that no loss of power leaves the
-// data of a new etcd without it.
-func (b *Bootstrap) mark() error {
-	path := b.path(formingMarker)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, nil, 0o644)
-	}
-	for _, changed := range []string{path, filepath.Dir(path)} {
-		if err == nil {
-			err = flush(changed)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("mark this node as forming: %w", err)
-	}
-	return nil
-}
-
-// flush writes a file, or the names in a folder, to the disk.
-func flush(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
-}
-
-func (b *Bootstrap) unmark() error {
-	if err := os.Remove(b.path(formingMarker)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the mark of a forming node: %w", err)
-	}
-	return nil
 }

@@ -15,19 +15,15 @@ import (
 	"github.com/etcfs/pulumi-etcfs/bootstrap/systemd"
 )
 
-// join makes this node a voting member of the cluster behind the endpoints.
-func (b *Bootstrap) join(ctx context.Context, endpoints []string) error {
-	// A mark left by a try to form that came to nothing must not be taken for
-	// one of the data that this join brings.
-	if err := b.unmark(); err != nil {
-		return err
-	}
+// join makes this node a voting member of the cluster, which is behind the
+// endpoints.
+func (b *Bootstrap) join(ctx context.Context, clusterID string, endpoints []string) error {
 	failures := 0
 	return phase.Poll(ctx, pace, func(ctx context.Context) error {
-		err := b.step(ctx, endpoints)
+		err := b.step(ctx, clusterID, endpoints)
 		if errors.Is(err, errUnderway) {
 			err = phase.Poll(ctx, phase.Local, func(ctx context.Context) error {
-				err := b.step(ctx, endpoints)
+				err := b.step(ctx, clusterID, endpoints)
 				if errors.Is(err, errUnderway) {
 					return err
 				}
@@ -57,7 +53,7 @@ var errUnreadable = errors.New("the members cannot be read")
 // step reads the members and brings this node one step closer to being one
 // that votes: nil once it does. Every change is made at most once per reading,
 // so an answer that was lost is found out by the next one.
-func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
+func (b *Bootstrap) step(ctx context.Context, clusterID string, endpoints []string) error {
 	began := time.Now()
 	members, err := b.Etcd.Members(ctx, endpoints)
 	if err != nil {
@@ -98,13 +94,16 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		}
 		return phase.Permanent(fmt.Errorf("%w: this node's member was removed", errReconsider))
 	case membership.Start:
+		if err := b.belong(clusterID); err != nil {
+			return phase.Permanent(err)
+		}
 		flags := etcdFlags{state: "existing", initialCluster: membership.InitialCluster(members, name, peerURL), token: b.Settings.ClusterName}
 		if err := b.startEtcd(ctx, flags); err != nil {
 			return phase.Permanent(err)
 		}
 		return fmt.Errorf("%w: %w", errUnderway, b.etcdFailure(ctx, errors.New("etcd is starting as a learner")))
 	case membership.Queue:
-		if removed, err := b.removeDead(ctx, endpoints, members, began); removed || err != nil {
+		if removed, err := b.removeDead(ctx, clusterID, endpoints, members, began); removed || err != nil {
 			return err
 		}
 		if b.stuck(member) {
@@ -113,7 +112,7 @@ func (b *Bootstrap) step(ctx context.Context, endpoints []string) error {
 		return fmt.Errorf("member %s joins first", member)
 	case membership.Add:
 		// A dead member raises the quorum and has etcd refuse every addition.
-		if removed, err := b.removeDead(ctx, endpoints, members, began); removed || err != nil {
+		if removed, err := b.removeDead(ctx, clusterID, endpoints, members, began); removed || err != nil {
 			return err
 		}
 		if err := b.checkSeries(ctx, endpoints); err != nil {
@@ -230,10 +229,15 @@ func (b *Bootstrap) removeLearner(ctx context.Context, endpoints []string, membe
 // burialPause is how long a joining node relies on there being nobody dead.
 const burialPause = 5 * time.Second
 
+// lookPause is how far two lists of instances may be apart for what both miss to
+// have been missing in between.
+const lookPause = 15 * time.Second
+
 // removeDead removes one member whose instance is gone. An incomplete list of
 // instances is an error of Instances or lacks this node; then nobody is dead.
-// A member that still answers is not dead either, whatever the list says.
-func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members []membership.Member, began time.Time) (removed bool, err error) {
+// A member that still answers is not dead either, unless EC2 says that its
+// instance was terminated.
+func (b *Bootstrap) removeDead(ctx context.Context, clusterID string, endpoints []string, members []membership.Member, began time.Time) (removed bool, err error) {
 	// Every look is a call to EC2, which limits the rate of an account.
 	if time.Since(b.seen.buried) < burialPause {
 		return false, nil
@@ -248,7 +252,7 @@ func (b *Bootstrap) removeDead(ctx context.Context, endpoints []string, members 
 		}
 	}()
 	for _, dead := range membership.Dead(members, known, b.self()) {
-		if b.answers(ctx, dead.Member, known.Live) {
+		if !dead.Terminated && b.answers(ctx, clusterID, dead.Member, known.Live) {
 			b.Logger.Warn("a member answers although its instance is not listed", "member", dead.String())
 			continue
 		}
@@ -267,6 +271,10 @@ func (b *Bootstrap) evidence(ctx context.Context, endpoints []string, members []
 		return membership.Evidence{}, err
 	}
 	known := membership.Evidence{Instances: instances, Absent: map[uint64]time.Duration{}}
+	if time.Since(b.seen.looked) > lookPause {
+		b.seen.absentSince = nil // what was not looked at may have been there in between
+	}
+	b.seen.looked = time.Now()
 	absentSince := map[uint64]time.Time{}
 	for _, member := range members {
 		if !instances.Missing(member) {
@@ -291,11 +299,16 @@ func (b *Bootstrap) evidence(ctx context.Context, endpoints []string, members []
 }
 
 // answers says whether anything answers at an address of a member that no
-// listed instance has; what answers at a listed one's is that instance.
-func (b *Bootstrap) answers(ctx context.Context, member membership.Member, instances []membership.Instance) bool {
+// listed instance has; what answers at a listed one's is that instance. An etcd
+// of another cluster has nothing to do with this one but the address.
+func (b *Bootstrap) answers(ctx context.Context, clusterID string, member membership.Member, instances []membership.Instance) bool {
 	return slices.ContainsFunc(member.Hosts(), func(ip string) bool {
-		listed := slices.ContainsFunc(instances, func(i membership.Instance) bool { return i.IP == ip })
-		return !listed && b.Etcd.Probe(ctx, ip).Health != membership.Silent
+		if slices.ContainsFunc(instances, func(i membership.Instance) bool { return i.IP == ip }) {
+			return false
+		}
+		reading := b.Etcd.Probe(ctx, ip)
+		stranger := reading.Health == membership.Healthy && reading.ClusterID != clusterID
+		return reading.Health != membership.Silent && !stranger
 	})
 }
 
@@ -321,6 +334,8 @@ func (b *Bootstrap) giveUp(ctx context.Context) {
 		if !member.Of(b.Node.InstanceID, b.Node.PrivateIP) || !member.Learner {
 			continue
 		}
+		// Should it be promoted in this moment it leaves as a voter, which etcd lets
+		// it unless the others are no quorum.
 		err := b.Etcd.Remove(ctx, endpoints, member.ID)
 		b.Logger.Info("removed the half-joined member of this node", "member", member.String(), "error", err)
 		// One without a name may be of a dead node that had this address.

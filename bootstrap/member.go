@@ -23,15 +23,9 @@ func (b *Bootstrap) member() phase.Phase {
 	return phase.Phase{
 		Name:    PhaseMember,
 		Timeout: membership.TakeoverAge + membership.Patience,
-		Done: func(ctx context.Context) (bool, error) {
-			hasData, err := b.hasEtcdData()
-			if err != nil || !hasData || b.marked() {
-				return false, err
-			}
-			// The last step of Run was to read that it votes. Another answer that
-			// is lost now says nothing against it.
-			return member || b.recorded(ctx) && b.votes(ctx), nil
-		},
+		// A run before this one may have ended between etcd's start and the write
+		// that dates the seed item, so looking does not tell.
+		Done: func(context.Context) (bool, error) { return member, nil },
 		Run: func(ctx context.Context) error {
 			err := b.becomeMember(ctx)
 			if err != nil {
@@ -59,12 +53,16 @@ func (b *Bootstrap) tryMember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cluster, err := b.belongs()
+	if err != nil {
+		return err
+	}
 	switch {
-	case hasData && b.marked():
+	case hasData && cluster == forming:
 		return b.resumeForming(ctx)
 	case hasData:
-		return b.returnAsMember(ctx)
-	case b.marked():
+		return b.returnAsMember(ctx, cluster)
+	case cluster == forming:
 		// A run before this one was cut off between the start of a new etcd and
 		// its first write, and may have left it starting.
 		if err := b.stopEtcd(ctx); err != nil {
@@ -82,12 +80,17 @@ func (b *Bootstrap) tryMember(ctx context.Context) error {
 	if decision.Action == membership.Form {
 		return b.form(ctx, decision.item)
 	}
-	return b.join(ctx, endpointsOf(decision.Via))
+	cluster = decision.Via[0].ClusterID
+	if err := b.join(ctx, cluster, endpointsOf(decision.Via)); err != nil {
+		return err
+	}
+	return b.returnAsMember(ctx, cluster)
 }
 
-// returnAsMember starts the etcd that was a member before, after a reboot or a
-// broken run.
-func (b *Bootstrap) returnAsMember(ctx context.Context) error {
+// returnAsMember starts the etcd that is a member of a cluster, after a reboot or
+// a broken run, or goes on after a join: it ends with the seed item naming the
+// cluster by this node, now.
+func (b *Bootstrap) returnAsMember(ctx context.Context, cluster string) error {
 	if err := b.Units.StartNoBlock(ctx, etcdUnit); err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
@@ -96,36 +99,31 @@ func (b *Bootstrap) returnAsMember(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		own, _, err := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
+		served, _, ownErr := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
+		if ownErr == nil {
+			cluster = served
+		}
 		known := view.Item != nil && view.Item.State == membership.StateFormed && view.Item.ClusterID != ""
-		if err == nil && known && own != view.Item.ClusterID {
+		if known && cluster != "" && cluster != view.Item.ClusterID {
 			return phase.Permanent(&RefusedError{fmt.Sprintf(
 				"the etcd data of this node belongs to cluster %s, but the seed item names cluster %s, formed by %s: "+
 					"terminate this instance, or, if its data is the one to keep, remove the seed item and the other nodes",
-				own, view.Item.ClusterID, view.Item.InstanceID)})
+				cluster, view.Item.ClusterID, view.Item.InstanceID)})
 		}
 		// The others tell best whether this node is still a member; without any
-		// of them (the whole cluster boots) its own etcd does.
-		clusterID := own
-		if err != nil && known {
-			clusterID = view.Item.ClusterID
-		}
+		// of them (the whole cluster boots) its own etcd does. Those of a cluster
+		// that may be another one cannot tell that this node's data is to go.
 		var endpoints []string
-		switch {
-		case clusterID != "":
-			endpoints = endpointsOf(healthyMembers(view, clusterID))
-		case err != nil:
-			// Peers of a cluster that may be another one cannot tell that this
-			// node's data is to go.
-			return b.etcdFailure(ctx, err)
+		if cluster != "" {
+			endpoints = endpointsOf(healthyMembers(view, cluster))
 		}
 		if len(endpoints) == 0 {
-			if err != nil {
-				return b.etcdFailure(ctx, err)
+			if ownErr != nil {
+				return b.etcdFailure(ctx, ownErr)
 			}
 			endpoints = []string{etcd.ClientURL(b.Node.PrivateIP)}
 		}
-		if err := b.step(ctx, endpoints); err != nil {
+		if err := b.step(ctx, cluster, endpoints); err != nil {
 			return err
 		}
 		if known {
@@ -134,19 +132,18 @@ func (b *Bootstrap) returnAsMember(ctx context.Context) error {
 		// The item was lost, is the shell bootstrap's, or is the claim of a node
 		// that did not see this one. The data is here: no daemon starts before
 		// the item says so, and nobody else has won.
-		for _, peer := range healthyMembers(view, "") {
-			if peer.ClusterID != own {
-				return fmt.Errorf("%s serves etcd cluster %s and this node cluster %s: two clusters use this volume", peer, peer.ClusterID, own)
-			}
+		if rival := view.Rival(cluster); rival != "" {
+			return errors.New(rival)
 		}
-		return b.record(ctx, view, own)
+		return b.record(ctx, view, cluster)
 	})
 }
 
-// reassert dates the item of this node's cluster to now. With the user's word, a
-// node that saw nobody answer may be taking a formed cluster's item over right
-// now: one of the two writes fails, and after this one the item is too young to
-// be taken over before everybody sees this node.
+// reassert dates the item of this node's cluster to now, as every node does that
+// has become a member or comes back as one. With the user's word, a node that saw
+// nobody answer may be taking a formed cluster's item over right now: one of the
+// two writes fails, and after this one the item is too young to be taken over
+// before everybody counts this node as one that may hold the metadata.
 func (b *Bootstrap) reassert(ctx context.Context, view membership.View) error {
 	item := *view.Item
 	item.SeedIP, item.InstanceID, item.CreatedAt = b.Node.PrivateIP, b.Node.InstanceID, later(item, view.Now)
@@ -172,33 +169,6 @@ func itemCluster(view membership.View) string {
 		return ""
 	}
 	return view.Item.ClusterID
-}
-
-// recorded says whether this node's etcd serves the cluster that the seed item
-// names. One that serves another is no reason to start a daemon, however well
-// it does.
-func (b *Bootstrap) recorded(ctx context.Context) bool {
-	item, _, err := b.Seed.Read(ctx)
-	if err != nil || item == nil || item.State != membership.StateFormed {
-		return false
-	}
-	own, _, err := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
-	return err == nil && own == item.ClusterID
-}
-
-// votes says whether this node's etcd runs and its member votes, as the cluster
-// tells it.
-func (b *Bootstrap) votes(ctx context.Context) bool {
-	state, err := b.Units.State(ctx, etcdUnit)
-	if err != nil || !runs(state) {
-		return false
-	}
-	members, err := b.Etcd.Members(ctx, []string{etcd.ClientURL(b.Node.PrivateIP)})
-	if err != nil {
-		return false
-	}
-	step, _ := membership.Next(members, b.joiner(true))
-	return step == membership.Joined
 }
 
 // reconsider has everything decided anew after a call to AWS that may have

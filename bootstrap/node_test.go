@@ -161,6 +161,8 @@ func (members) Members(context.Context, []string) ([]membership.Member, error) {
 	}, nil
 }
 
+func (members) ClusterID(context.Context, string) (string, bool, error) { return "c1", false, nil }
+
 // services is a service manager that writes real unit files and keeps the
 // units' states in memory.
 type services struct {

@@ -208,7 +208,19 @@ func (w working) Values(_ context.Context, endpoints []string, _ string) (map[st
 // voters is an etcd cluster of these nodes.
 type voters struct {
 	Etcd
-	ids []string
+	ids   []string
+	other string // the cluster that answers, if it is not this node's own etcd
+}
+
+func (v voters) ClusterID(_ context.Context, ip string) (string, bool, error) {
+	switch {
+	case v.other == "":
+		return "c1", false, nil
+	case ip == testIdentity.PrivateIP:
+		return "", false, errors.New("connection refused")
+	default:
+		return v.other, false, nil
+	}
 }
 
 func (v voters) Members(context.Context, []string) ([]membership.Member, error) {
@@ -226,6 +238,13 @@ func (nobody) Instances(context.Context) (membership.Instances, error) {
 	return membership.Instances{}, nil
 }
 
+// neighbor is a group with another instance.
+type neighbor struct{}
+
+func (neighbor) Instances(context.Context) (membership.Instances, error) {
+	return membership.Instances{Live: []membership.Instance{{ID: nodeA, IP: "192.0.2.1"}}}, nil
+}
+
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	boom := &phase.Error{Phase: PhaseMount, Err: errors.New("boom")}
@@ -234,6 +253,7 @@ func TestFailure(t *testing.T) {
 		prepare  func(*Bootstrap, *reports)
 		stopped  bool
 		members  []string // with etcd data on this node, when there are any
+		other    string   // the cluster of the node that answers, when its own etcd does not
 		working  working
 		report   bool
 		tryAgain bool
@@ -255,20 +275,23 @@ func TestFailure(t *testing.T) {
 		"a learner":                     {members: []string{self + " learns", a}, working: working{a}, report: true},
 		"removed in the meantime":       {members: []string{a}, working: working{a}, report: true},
 		"the cluster does not answer":   {members: []string{self, a, c}, working: nil, tryAgain: true},
+		"removed, another one says":     {members: []string{a}, other: "c1", working: working{a}, report: true},
+		"another cluster's node says":   {members: []string{a}, other: "c2", working: working{a}, tryAgain: true},
 		"it still counts as registered": {members: []string{self, a}, working: working{self}, tryAgain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, daemons := newNode(t)
 			var r reports
-			b.Health, b.Group = &r, nobody{}
-			b.Etcd, b.Registry = voters{ids: test.members}, test.working
+			b.Health, b.Group = &r, neighbor{}
+			b.Etcd, b.Registry = voters{ids: test.members, other: test.other}, test.working
 			daemons.onStart = func(string) systemd.State { return running }
 			if err := daemons.Install(t.Context(), bootstrapService); err != nil {
 				t.Fatal(err)
 			}
 			if test.members != nil {
 				put(t, b, settings.EtcdWALDir+"/0.wal", "", 0o600)
+				put(t, b, clusterFile, "c1", 0o644)
 			}
 			if test.prepare != nil {
 				test.prepare(b, &r)
@@ -315,13 +338,13 @@ func TestFailureReleasesTheClaim(t *testing.T) {
 		"another's claim":                     {item: others},
 		"the cluster has formed":              {item: formed},
 		"its etcd has data":                   {item: mine, file: settings.EtcdWALDir + "/0.wal"},
-		"its etcd may start any moment still": {item: mine, file: formingMarker},
+		"its etcd may start any moment still": {item: mine, file: clusterFile},
 	} {
 		b, _ := newNode(t)
 		seed := &table{item: &test.item}
 		b.Seed, b.Health, b.Group, b.Registry = seed, &reports{}, nobody{}, working{}
 		if test.file != "" {
-			put(t, b, test.file, "", 0o600)
+			put(t, b, test.file, forming, 0o600)
 		}
 		want := test.item
 		if test.release {

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,42 +140,293 @@ func TestUnlistedMember(t *testing.T) {
 }
 
 // TestReturnDuringReform: the user accepts a loss, a node has decided to take the
-// item of the lost cluster over, and before its write arrives the node with the
-// data comes back, where the other cannot see it. Only one of the two may start
-// a daemon.
+// item of the lost cluster over, as EC2 does not list the one with the data, and
+// before its write arrives that comes back, where the other cannot see it. Only
+// one of the two may start a daemon, also when the bootstrap that comes back is
+// killed before it has dated the item, and started again.
 func TestReturnDuringReform(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"undisturbed": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(t *testing.T, w *world) {
+				w.reform = true
+				a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+				a.boot()
+				pass(time.Minute)
+				formed := w.etcdOf(a)
+				w.crash(a, true, false)
+				w.unlist(a, membership.TakeoverAge+time.Minute)
+				pass(membership.TakeoverAge)
+				w.mu.Lock()
+				late, kill := false, killed
+				w.hook = func(m *machine, call string) {
+					w.mu.Lock()
+					now := m == b && call == "write the item" && !late
+					late = late || now
+					die := m == a && call == "write the item" && late && kill
+					kill = kill && !die
+					w.mu.Unlock()
+					if now {
+						w.setLink(a, b, true)
+						a.boot()
+						pass(2 * time.Minute)
+					}
+					if die {
+						go func() {
+							w.crash(a, false, false)
+							pass(15 * time.Second)
+							a.boot()
+						}()
+						pass(time.Second)
+					}
+				}
+				w.mu.Unlock()
+				b.boot()
+				pass(10 * time.Minute)
+				w.setLink(a, b, false)
+				pass(10 * time.Minute)
+				w.mu.Lock()
+				if !late || kill || len(w.daemons) != 1 || !w.daemons[formed] {
+					t.Errorf("the write was late: %t, still to be killed: %t; daemons were started on %v, want them on %s only", late, kill, w.daemons, formed)
+				}
+				w.mu.Unlock()
+				w.judgeAdmission(t)
+			})
+		})
+	}
+}
+
+// TestYoungMemberAfterReform: recovery: reform was left in the settings. The seed
+// has gone, and the one member that is left has joined only just, so it is too
+// young to be told from a node that boots for the first time. Whoever cannot see
+// it does not form beside it.
+func TestYoungMemberAfterReform(t *testing.T) {
+	t.Parallel()
+	for name, disturb := range map[string]func(w *world, member, other *machine){
+		"the link is cut":    func(w *world, member, other *machine) { w.setLink(member, other, true) },
+		"the member reboots": func(w *world, member, _ *machine) { w.crash(member, true, false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(t *testing.T, w *world) {
+				w.reform = true
+				seed := w.launchAt("10.0.0.1")
+				seed.boot()
+				pass(membership.TakeoverAge + time.Minute)
+				member := w.launchAt("10.0.0.2")
+				member.boot()
+				pass(time.Minute)
+				w.leave(seed)
+				other := w.launchAt("10.0.0.3")
+				disturb(w, member, other)
+				other.boot()
+				pass(time.Minute)
+				if disturbed := !member.running; disturbed {
+					member.boot()
+				}
+				pass(10 * time.Minute)
+				w.setLink(member, other, false)
+				pass(10 * time.Minute)
+				w.mu.Lock()
+				if len(w.daemons) != 1 {
+					t.Errorf("daemons were started on %v: the files are lost", w.daemons)
+				}
+				w.mu.Unlock()
+				w.judgeAdmission(t)
+			})
+		})
+	}
+}
+
+// TestDataOfAnotherClusterIsKept: a node with the data of another cluster than the
+// recorded one refuses, so that the user may still choose it, also while its
+// etcd is not up yet and the others are asked.
+func TestDataOfAnotherClusterIsKept(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, w *world) {
 		w.reform = true
 		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
 		a.boot()
 		pass(time.Minute)
-		formed := w.etcdOf(a)
-		w.stop(a)
+		w.crash(a, true, false)
+		w.unlist(a, time.Hour)
 		pass(membership.TakeoverAge)
-		w.mu.Lock()
-		late := false
-		w.hook = func(m *machine, call string) {
-			w.mu.Lock()
-			now := m == b && call == "write the item" && !late
-			late = late || now
-			w.mu.Unlock()
-			if now {
-				w.setLink(a, b, true)
-				w.start(a)
-				pass(time.Minute)
-			}
-		}
-		w.mu.Unlock()
 		b.boot()
-		pass(10 * time.Minute)
-		w.setLink(a, b, false)
-		pass(10 * time.Minute)
+		pass(5 * time.Minute)
+		old := w.etcdOf(a)
+		if w.etcdOf(b) == "" || w.etcdOf(b) == old {
+			t.Fatalf("b is in cluster %q, want it to have formed one of its own", w.etcdOf(b))
+		}
+		w.unlist(a, 0)
 		w.mu.Lock()
-		if !late || len(w.daemons) != 1 || !w.daemons[formed] {
-			t.Errorf("the write was late: %t; daemons were started on %v, want them on %s only", late, w.daemons, formed)
+		w.slow = time.Minute
+		w.mu.Unlock()
+		a.boot()
+		pass(5 * time.Minute)
+		if _, err := os.Stat(a.log()); err != nil || w.etcdOf(a) != old {
+			t.Errorf("%s is in %s, %v, want it to have kept the data of cluster %s", a.ID, w.etcdOf(a), err, old)
+		}
+	})
+}
+
+// TestShellTakesOverWhileMemberReboots: the only member reboots, and a node of
+// the shell bootstrap finds nobody and takes the old item over. It starts its
+// etcd and its daemons a little later, without another write.
+func TestShellTakesOverWhileMemberReboots(t *testing.T) {
+	t.Parallel()
+	story(t, func(t *testing.T, w *world) {
+		a, shell := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+		a.boot()
+		pass(membership.TakeoverAge + time.Minute)
+		w.crash(a, true, false)
+		w.mu.Lock()
+		w.item = &membership.Item{ClusterName: "demo", SeedIP: shell.IP, CreatedAt: time.Now().Truncate(time.Second)}
+		w.mu.Unlock()
+		a.boot()
+		pass(5 * time.Second)
+		w.mu.Lock()
+		w.clusters["shell"] = newCluster("shell", shell.IP)
+		shell.boots("shell", 1)
+		shell.mounted = "shell"
+		w.mu.Unlock()
+		pass(5 * time.Minute)
+		w.mu.Lock()
+		if a.mounted != "" {
+			t.Errorf("%s has a daemon on %s, and the shell's node on %s; the item is %+v", a.ID, a.mounted, shell.mounted, w.item)
 		}
 		w.mu.Unlock()
+	})
+}
+
+// TestStoppedMember: the only member is stopped where nothing but its disk proves
+// that the cluster has formed. Nobody forms another one, and the member is back
+// once it is started.
+func TestStoppedMember(t *testing.T) {
+	t.Parallel()
+	for name, item := range map[string]*membership.Item{
+		"the table was emptied":         nil,
+		"a shell node has the item":     {ClusterName: "demo", SeedIP: "10.0.0.1"},
+		"the user accepts a loss":       {ClusterName: "demo", SeedIP: "10.0.0.1", State: membership.StateFormed, ClusterID: "c0"},
+		"the item is another volume's ": {ClusterName: "demo", SeedIP: "10.0.0.1", State: membership.StateUnknown, VolumeID: "vol-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(t *testing.T, w *world) {
+				a := w.launchAt("10.0.0.1")
+				a.boot()
+				pass(time.Minute)
+				formed := w.etcdOf(a)
+				w.stop(a)
+				w.mu.Lock()
+				if item != nil {
+					item.CreatedAt = time.Now().Truncate(time.Second)
+					w.reform = item.State == membership.StateFormed
+				}
+				if w.item = item; w.reform {
+					w.item.ClusterID = formed
+				}
+				w.mu.Unlock()
+				b := w.launchAt("10.0.0.2")
+				b.boot()
+				pass(25 * time.Minute)
+				w.start(a)
+				pass(time.Hour)
+				w.mu.Lock()
+				if len(w.daemons) != 1 || !w.daemons[formed] {
+					t.Errorf("daemons were started on %v, want them on %s only", w.daemons, formed)
+				}
+				w.mu.Unlock()
+				w.judgeAdmission(t)
+			})
+		})
+	}
+}
+
+// TestAddressOfADeadMemberIsAStrangers: a member's instance is gone, and its
+// address belongs to a machine of another cluster, whose etcd answers there.
+func TestAddressOfADeadMemberIsAStrangers(t *testing.T) {
+	t.Parallel()
+	for name, forgotten := range map[string]bool{"EC2 says so": false, "EC2 has forgotten it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(t *testing.T, w *world) {
+				a, b, dead := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2"), w.launchAt("10.0.0.3")
+				a.boot()
+				b.boot()
+				dead.boot()
+				pass(3 * time.Minute)
+				w.crash(dead, true, true)
+				stranger := w.launchAt("10.0.0.3")
+				w.mu.Lock()
+				dead.forgotten = forgotten
+				stranger.listed, stranger.forgotten = false, true
+				w.clusters["other"] = newCluster("other", stranger.IP)
+				stranger.boots("other", 1)
+				w.mu.Unlock()
+				c := w.launchAt("10.0.0.4")
+				c.boot()
+				pass(10 * time.Minute)
+				w.judgeAdmission(t)
+			})
+		})
+	}
+}
+
+// TestAbsenceIsWatched: two lists, a quarter of an hour apart, both miss a member
+// by chance. That is no absence of a quarter of an hour.
+func TestAbsenceIsWatched(t *testing.T) {
+	t.Parallel()
+	story(t, func(t *testing.T, w *world) {
+		a, x, joiner := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2"), w.launchAt("10.0.0.3")
+		a.boot()
+		x.boot()
+		pass(2 * time.Minute)
+		b := &Bootstrap{
+			Settings: settings.Settings{ClusterName: "demo"}, Node: Node{InstanceID: joiner.ID, PrivateIP: joiner.IP}, Logger: w.logger,
+			Group: groupOf{joiner}, Etcd: etcdOf{joiner}, Registry: registryOf{joiner},
+		}
+		endpoints := []string{"http://10.0.0.1:2379"}
+		absent := func() time.Duration {
+			w.unlist(x, 5*time.Second)
+			members, err := b.Etcd.Members(t.Context(), endpoints)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known, err := b.evidence(t.Context(), endpoints, members)
+			if err != nil || len(known.Absent) != 1 {
+				t.Fatalf("absent are %v, %v, want one", known.Absent, err)
+			}
+			return known.Absent[x.member]
+		}
+		absent()
+		pass(15 * time.Minute)
+		if got := absent(); got != 0 {
+			t.Errorf("absent for %s, want it to begin anew", got)
+		}
+		pass(lookPause - time.Second)
+		if got := absent(); got < lookPause-time.Second {
+			t.Errorf("absent for %s, want it to go on", got)
+		}
+	})
+}
+
+// TestStoppedMemberIsNotBuried: a member's instance is stopped, and may be started
+// in the very moment in which a joining node would remove it.
+func TestStoppedMemberIsNotBuried(t *testing.T) {
+	t.Parallel()
+	story(t, func(t *testing.T, w *world) {
+		a, b, c := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2"), w.launchAt("10.0.0.3")
+		a.boot()
+		b.boot()
+		c.boot()
+		pass(3 * time.Minute)
+		w.stop(b)
+		pass(10 * time.Minute)
+		w.launchAt("10.0.0.4").boot()
+		pass(10 * time.Minute)
+		w.start(b)
+		pass(10 * time.Minute)
 		w.judgeAdmission(t)
 	})
 }

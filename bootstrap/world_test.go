@@ -46,6 +46,7 @@ type world struct {
 
 	reform  bool                          // the user accepts a loss: settings carry it
 	replace bool                          // the group replaces an instance that fails without etcd data
+	slow    time.Duration                 // how long every etcd takes to serve, at least
 	hook    func(m *machine, call string) // runs before some calls have their effect
 
 	daemons  map[string]bool // clusters on which a daemon was started
@@ -221,9 +222,11 @@ func (g groupOf) Instances(context.Context) (membership.Instances, error) {
 		var list membership.Instances
 		for _, m := range g.world.machines {
 			switch {
+			case m.stopped:
+				list.Stopped = append(list.Stopped, m.Instance)
 			case m.listed && !time.Now().Before(m.visible):
 				list.Live = append(list.Live, m.Instance)
-			case !m.listed && !m.stopped && !m.forgotten:
+			case !m.listed && !m.forgotten:
 				list.Terminated = append(list.Terminated, m.ID)
 			}
 		}
@@ -534,7 +537,7 @@ func (m *machine) startEtcd() {
 		if m.world.clusters[id] != nil {
 			m.world.problem("%s formed cluster %s, which exists", m.ID, id)
 		}
-		m.world.clusters[id] = &cluster{id: id, members: []membership.Member{{ID: 1, PeerURLs: []string{url}}}, logs: map[uint64]*machine{}, fates: map[uint64]membership.Fate{}}
+		m.world.clusters[id] = newCluster(id, m.IP)
 		m.boots(id, 1)
 	case "existing":
 		for _, c := range m.world.clusters {
@@ -550,6 +553,14 @@ func (m *machine) startEtcd() {
 				}
 			}
 		}
+	}
+}
+
+// newCluster is a cluster with one member.
+func newCluster(id, ip string) *cluster {
+	return &cluster{
+		id: id, members: []membership.Member{{ID: 1, PeerURLs: []string{etcd.PeerURL(ip)}}},
+		logs: map[uint64]*machine{}, fates: map[uint64]membership.Fate{},
 	}
 }
 
@@ -581,7 +592,7 @@ func (m *machine) starts() {
 		return
 	}
 	m.running, m.started = true, time.Now()
-	m.ready = m.started.Add(time.Duration(m.world.rng.IntN(2000)) * time.Millisecond)
+	m.ready = m.started.Add(m.world.slow + time.Duration(m.world.rng.IntN(2000))*time.Millisecond)
 	if m.world.rng.Float64() < m.world.trouble/4 {
 		m.ready = m.ready.Add(time.Duration(m.world.rng.IntN(60)) * time.Second)
 	}
@@ -726,7 +737,7 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	m.dead = true
 	if etcdToo {
 		// Killed in its first moments: the log is there, its first entry is not.
-		if _, err := os.Stat(filepath.Join(m.root, formingMarker)); err == nil && m.running && !m.serves() {
+		if file, _ := os.ReadFile(filepath.Join(m.root, clusterFile)); string(file) == forming && m.running && !m.serves() {
 			m.broken = w.rng.IntN(2) == 0
 		}
 		m.running = false
@@ -741,6 +752,23 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	<-m.done
 }
 
+// leave removes a machine's member and then terminates the machine, as the
+// graceful-leave function and the group do.
+func (w *world) leave(m *machine) {
+	w.mu.Lock()
+	c := w.clusters[m.cluster]
+	c.members = slices.DeleteFunc(slices.Clone(c.members), func(member membership.Member) bool { return member.ID == m.member })
+	w.mu.Unlock()
+	w.crash(m, true, true)
+}
+
+// unlist has EC2 not list an instance for a while.
+func (w *world) unlist(m *machine, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.visible = time.Now().Add(d)
+}
+
 // stop stops an instance: it keeps its disk and its address.
 func (w *world) stop(m *machine) {
 	w.mu.Lock()
@@ -752,7 +780,7 @@ func (w *world) stop(m *machine) {
 // start starts an instance that was stopped.
 func (w *world) start(m *machine) {
 	w.mu.Lock()
-	m.stopped, m.listed, m.Launched = false, true, time.Now()
+	m.stopped, m.listed = false, true
 	m.visible = time.Now().Add(time.Duration(w.rng.IntN(20)) * time.Second)
 	w.mu.Unlock()
 	m.boot()

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -19,8 +20,7 @@ type Group struct {
 }
 
 // Instances returns every instance that carries the cluster's tag, from all
-// pages, or an error: never a part of the list. One that is stopping or stopped
-// is neither live nor terminated: it may come back.
+// pages, or an error: never a part of the list.
 func (g Group) Instances(ctx context.Context) (membership.Instances, error) {
 	pages := ec2.NewDescribeInstancesPaginator(g.EC2, &ec2.DescribeInstancesInput{
 		Filters: []types.Filter{{Name: aws.String("tag:" + settings.TagClusterName), Values: []string{g.Cluster}}},
@@ -44,18 +44,32 @@ func add(instances *membership.Instances, instance types.Instance) {
 	if instance.State == nil {
 		return
 	}
-	switch id := aws.ToString(instance.InstanceId); instance.State.Name {
-	case types.InstanceStateNamePending, types.InstanceStateNameRunning:
-		instances.Live = append(instances.Live, membership.Instance{
-			ID:       id,
-			IP:       aws.ToString(instance.PrivateIpAddress),
-			Launched: aws.ToTime(instance.LaunchTime),
-			Node:     hasTag(instance.Tags, settings.TagRole, settings.RoleNode),
-		})
-	case types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated:
-		instances.Terminated = append(instances.Terminated, id)
-	case types.InstanceStateNameStopping, types.InstanceStateNameStopped:
+	one := membership.Instance{
+		ID:       aws.ToString(instance.InstanceId),
+		IP:       aws.ToString(instance.PrivateIpAddress),
+		Launched: launched(instance),
+		Node:     hasTag(instance.Tags, settings.TagRole, settings.RoleNode),
 	}
+	switch instance.State.Name {
+	case types.InstanceStateNamePending, types.InstanceStateNameRunning:
+		instances.Live = append(instances.Live, one)
+	case types.InstanceStateNameStopping, types.InstanceStateNameStopped:
+		instances.Stopped = append(instances.Stopped, one)
+	case types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated:
+		instances.Terminated = append(instances.Terminated, one.ID)
+	}
+}
+
+// launched is when the instance was first launched. Every start after a stop
+// makes LaunchTime anew, but the network interface stays attached.
+func launched(instance types.Instance) time.Time {
+	first := aws.ToTime(instance.LaunchTime)
+	for _, each := range instance.NetworkInterfaces {
+		if at := each.Attachment; at != nil && at.AttachTime != nil && at.AttachTime.Before(first) {
+			first = *at.AttachTime
+		}
+	}
+	return first
 }
 
 func hasTag(tags []types.Tag, key, value string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -16,7 +17,10 @@ import (
 type pages struct {
 	total, fails int
 	state        types.InstanceStateName
+	attached     time.Time // when the instance's network interface was
 }
+
+var lastStart = time.Unix(1_700_000_000, 0).UTC()
 
 func (p pages) DescribeInstances(_ context.Context, input *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
 	page := len(aws.ToString(input.NextToken)) + 1
@@ -24,7 +28,13 @@ func (p pages) DescribeInstances(_ context.Context, input *ec2.DescribeInstances
 		return nil, errors.New("throttled")
 	}
 	output := &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: []types.Instance{
-		{InstanceId: aws.String("i"), State: &types.InstanceState{Name: p.state}},
+		{
+			InstanceId: aws.String("i"), State: &types.InstanceState{Name: p.state}, LaunchTime: aws.Time(lastStart),
+			NetworkInterfaces: []types.InstanceNetworkInterface{
+				{}, {Attachment: &types.InstanceNetworkInterfaceAttachment{}},
+				{Attachment: &types.InstanceNetworkInterfaceAttachment{AttachTime: aws.Time(p.attached)}},
+			},
+		},
 	}}}}
 	if page < p.total {
 		output.NextToken = aws.String("nnnnnnnn"[:page])
@@ -47,12 +57,26 @@ func TestInstancesAreAllOrNone(t *testing.T) {
 // instance that may come back is neither alive nor dead.
 func TestInstancesByState(t *testing.T) {
 	t.Parallel()
-	for state, want := range map[types.InstanceStateName][2]int{
-		"pending": {1, 0}, "running": {1, 0}, "stopping": {0, 0}, "stopped": {0, 0}, "shutting-down": {0, 1}, "terminated": {0, 1},
+	for state, want := range map[types.InstanceStateName][3]int{
+		"pending": {1, 0, 0}, "running": {1, 0, 0}, "stopping": {0, 1, 0}, "stopped": {0, 1, 0}, "shutting-down": {0, 0, 1}, "terminated": {0, 0, 1},
 	} {
 		got, err := nodeaws.Group{EC2: pages{total: 1, state: state}, Cluster: "demo"}.Instances(t.Context())
-		if err != nil || len(got.Live) != want[0] || len(got.Terminated) != want[1] {
-			t.Errorf("%s: got %+v, %v, want %d live, %d terminated", state, got, err, want[0], want[1])
+		if err != nil || len(got.Live) != want[0] || len(got.Stopped) != want[1] || len(got.Terminated) != want[2] {
+			t.Errorf("%s: got %+v, %v, want %d live, %d stopped, %d terminated", state, got, err, want[0], want[1], want[2])
+		}
+	}
+}
+
+// TestFirstLaunch: an instance that was stopped and started is as old as it was,
+// although its LaunchTime is new.
+func TestFirstLaunch(t *testing.T) {
+	t.Parallel()
+	for attached, want := range map[time.Time]time.Time{
+		lastStart.Add(-time.Hour): lastStart.Add(-time.Hour), lastStart: lastStart, lastStart.Add(time.Hour): lastStart,
+	} {
+		got, err := nodeaws.Group{EC2: pages{total: 1, state: types.InstanceStateNameRunning, attached: attached}, Cluster: "demo"}.Instances(t.Context())
+		if err != nil || len(got.Live) != 1 || !got.Live[0].Launched.Equal(want) {
+			t.Errorf("interface attached at %s: got %+v, %v, want it launched at %s", attached, got.Live, err, want)
 		}
 	}
 }

@@ -90,8 +90,8 @@ func (v View) withoutItem() Decision {
 	if peer, ok := v.answering(); ok {
 		return wait("there is no seed item, but %s answers on etcd's ports", peer)
 	}
-	if elder, ok := v.silentElder(); ok {
-		return v.waitOrRefuse("there is no seed item, but %s runs for more than %s and does not answer: it may hold the cluster's metadata; terminate it if it does not", elder, TakeoverAge)
+	if keeper := v.keeper(); keeper != "" {
+		return v.waitForKeeper("there is no seed item, but " + keeper)
 	}
 	return Decision{Action: Claim, Write: v.claim(), Reason: "there is no seed item and no peer answers"}
 }
@@ -173,11 +173,11 @@ func (v View) withUnknown() Decision {
 }
 
 // takeOverFromTheLost takes the claim over where the item does not prove that
-// no cluster ever formed. A peer that runs for long and stays silent forbids
-// it, even with the user's word: it is terminated first.
+// no cluster ever formed. Who may hold the metadata forbids it, even with the
+// user's word: it is terminated first.
 func (v View) takeOverFromTheLost() Decision {
-	if elder, ok := v.silentElder(); ok {
-		return v.waitOrRefuse("%s runs for more than %s and does not answer: it may hold the cluster's metadata; terminate it if it does not", elder, TakeoverAge)
+	if keeper := v.keeper(); keeper != "" {
+		return v.waitForKeeper(keeper)
 	}
 	return v.takeOverByAge()
 }
@@ -254,26 +254,63 @@ func (v View) answering() (Peer, bool) {
 	return Peer{}, false
 }
 
-// silentElder returns a peer that has had all the time of a takeover and stays
-// silent: it may hold the cluster's metadata behind a network that this node
-// cannot cross.
-func (v View) silentElder() (Peer, bool) {
-	for _, peer := range v.Peers {
-		if peer.Node && peer.Health == Silent && v.Now.Sub(peer.Launched) > TakeoverAge {
-			return peer, true
+// keeper tells of an instance that may hold the cluster's metadata where this
+// node cannot see it, "" when there is none: on the disk of a stopped one, or
+// behind a network that this node cannot cross, as any may that stays silent
+// although it has had all the time of a takeover since its first launch.
+func (v View) keeper() string {
+	for _, instance := range v.Stopped {
+		if instance.Node {
+			return instance.ID + " is stopped"
 		}
 	}
-	return Peer{}, false
+	for _, peer := range v.Peers {
+		if peer.Node && peer.Health == Silent && v.Now.Sub(peer.Launched) > TakeoverAge {
+			return fmt.Sprintf("%s was launched more than %s ago and does not answer", peer, TakeoverAge)
+		}
+	}
+	return ""
+}
+
+// Rival says why a node with an etcd of its own that serves a cluster must not
+// have the seed item name that cluster yet, "" when it may: somebody has another
+// one, or may be about to. The shell bootstrap starts its daemons without a
+// write after the one that claims the seed.
+func (v View) Rival(clusterID string) string {
+	for _, peer := range v.healthy("") {
+		if peer.ClusterID != clusterID {
+			return fmt.Sprintf("%s serves etcd cluster %s and this node cluster %s: two clusters use this volume", peer, peer.ClusterID, clusterID)
+		}
+	}
+	if v.Item == nil || v.Item.State != StateUnknown || v.Waited >= TakeoverAge {
+		return ""
+	}
+	for _, peer := range v.Peers {
+		if peer.IP == v.Item.SeedIP && peer.Health != Healthy {
+			return fmt.Sprintf("the seed item names %s, which may be forming another cluster", peer)
+		}
+	}
+	return ""
 }
 
 // waitOrRefuse waits for what should come back, and refuses when patience is
 // at its end.
 func (v View) waitOrRefuse(format string, args ...any) Decision {
-	d := wait(format, args...)
+	return v.waitFor(wait(format, args...),
+		fmt.Sprintf("Bring a member of the cluster back, or, to accept that all files are lost, set recovery to %q", settings.RecoveryReform))
+}
+
+// waitForKeeper waits for an instance that may hold the metadata. Only its end
+// proves that it does not; no setting does.
+func (v View) waitForKeeper(keeper string) Decision {
+	return v.waitFor(wait("%s: it may hold the cluster's metadata", keeper),
+		"Bring that instance back, or terminate it if it holds nothing, or all files may be lost")
+}
+
+func (v View) waitFor(d Decision, remedy string) Decision {
 	if v.Waited >= Patience {
 		d.Action = Refuse
-		d.Reason += fmt.Sprintf("; after %s this node gives up, because forming another etcd cluster would overwrite the files on the volume. "+
-			"Bring a member of the cluster back, or, to accept that all files are lost, set recovery to %q", Patience, settings.RecoveryReform)
+		d.Reason += fmt.Sprintf("; after %s this node gives up, because forming another etcd cluster would overwrite the files on the volume. %s", Patience, remedy)
 	}
 	return d
 }

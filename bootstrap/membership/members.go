@@ -112,6 +112,9 @@ type Evidence struct {
 // Death is a member that may be removed.
 type Death struct {
 	Member
+	// Terminated says that EC2 tells so; otherwise the instance is only missing,
+	// and what answers at the member's address is the better evidence.
+	Terminated bool
 	// Certain says that no vote of the instance can follow. Otherwise the member
 	// is a learner, and its fate decides.
 	Certain bool
@@ -133,7 +136,7 @@ func Dead(members []Member, known Evidence, self Instance) []Death {
 		}
 		terminated := slices.ContainsFunc(known.Terminated, func(id string) bool { return member.Started() && member.Of(id, "") })
 		mounted := slices.ContainsFunc(known.Mounted, func(id string) bool { return member.Of(id, "") })
-		death := Death{member, terminated || known.Absent[member.ID] >= AbsentAge && !mounted}
+		death := Death{member, terminated, terminated || known.Absent[member.ID] >= AbsentAge && !mounted}
 		if death.Certain || member.Learner {
 			dead = append(dead, death)
 		}
@@ -142,10 +145,10 @@ func Dead(members []Member, known Evidence, self Instance) []Death {
 	return dead
 }
 
-// Missing says whether a member's instance, which can be told, is none of the
-// live ones.
+// Missing says whether a member's instance, which can be told, is none of those
+// that live, nor a stopped one, which may be started in this moment.
 func (l Instances) Missing(member Member) bool {
-	return member.identifiable() && !slices.ContainsFunc(l.Live, func(i Instance) bool {
+	return member.identifiable() && !slices.ContainsFunc(slices.Concat(l.Live, l.Stopped), func(i Instance) bool {
 		// An instance without an address yet may be behind any unstarted member.
 		return member.Of(i.ID, i.IP) || !member.Started() && i.IP == ""
 	})

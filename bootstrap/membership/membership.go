@@ -68,11 +68,12 @@ type Item struct {
 	VolumeID string
 }
 
-// Instance is one EC2 instance with the cluster's tag that is pending or
-// running.
+// Instance is one EC2 instance with the cluster's tag.
 type Instance struct {
-	ID       string
-	IP       string
+	ID string
+	IP string
+	// Launched is when it was first launched; EC2's own launch time is that of
+	// its last start.
 	Launched time.Time
 	// Node says that the instance has the role tag of a node. Others with the
 	// cluster's tag are not expected to run etcd, but a member on one is alive
@@ -84,6 +85,9 @@ type Instance struct {
 type Instances struct {
 	// Live are all that are pending or running.
 	Live []Instance
+	// Stopped are all that are stopping or stopped. They keep their disk, and may
+	// be started again.
+	Stopped []Instance
 	// Terminated are the IDs of those that shut down for good, or have. EC2
 	// forgets them within an hour or so.
 	Terminated []string
@@ -134,8 +138,10 @@ type View struct {
 	Listed bool
 	// Item is the seed item by a consistent read, nil when there is none.
 	Item *Item
-	// Peers are all the other instances of the list.
+	// Peers are all the other live instances of the list.
 	Peers []Peer
+	// Stopped are those that are stopped, with all that is on their disks.
+	Stopped []Instance
 	// Now is the time by DynamoDB's clock, which is the same for every node.
 	Now time.Time
 	// Waited is how long this node has seen neither the seed item change nor a

@@ -19,10 +19,13 @@ import (
 //	decide              the election, out of
 //	  item forming i-a 10.0.0.1 age=30s [cluster=ID] [volume=ID]     (unknown, forming, formed)
 //	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [why=REASON] [learner] [other]
+//	  stopped i-a [other]
 //	  unlisted, seen, reform, waited=11m
+//	rival               why it must not record its own cluster, c1, out of the same
 //	dead                the dead members, out of
 //	  member NAME|- 10.0.0.1 [learner] [absent=2m]
 //	  instance i-a [10.0.0.1]
+//	  stopped i-a
 //	  terminated i-a
 //	  mounted i-a
 //	next                a joiner's next step, out of members and
@@ -38,6 +41,11 @@ func TestStories(t *testing.T) {
 			switch d.Cmd {
 			case "decide":
 				return tellDecision(s)
+			case "rival":
+				if reason := s.view.Rival("c1"); reason != "" {
+					return short(reason) + "\n"
+				}
+				return "none\n"
 			case "dead":
 				return tellDeaths(membership.Dead(s.members, s.known, s.view.Self))
 			case "next":
@@ -120,6 +128,9 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 				Instance: membership.Instance{ID: full(plain[1]), IP: plain[2], Launched: now.Add(-duration("up")), Node: !has("other")},
 				Health:   health, ClusterID: options["cluster"], Learner: has("learner"), HealthyFor: duration("for"), Reason: options["why"],
 			})
+		case "stopped":
+			stopped := membership.Instance{ID: full(plain[1]), Node: !has("other")}
+			s.view.Stopped, s.known.Stopped = append(s.view.Stopped, stopped), append(s.known.Stopped, stopped)
 		case "unlisted":
 			s.view.Listed = false
 		case "seen":
