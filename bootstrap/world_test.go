@@ -43,6 +43,10 @@ type world struct {
 	clusters map[string]*cluster
 	cut      map[[2]string]bool // by instance ID, both ways
 	trouble  float64            // how much goes wrong, 0 to 1
+	strict   bool               // an older etcd: a member is added only while all are up
+
+	recorded string // the cluster that the item has named last
+	shell    bool   // a node of the shell bootstrap has overwritten the item
 
 	reform  bool                          // the user accepts a loss: settings carry it
 	replace bool                          // the group replaces an instance that fails without etcd data
@@ -204,6 +208,9 @@ func (s seedOf) put(item membership.Item, condition func() bool) (bool, error) {
 	return call(s.machine, lostByAWS, func() (bool, error) {
 		if condition() {
 			s.world.item = &item
+			if item.State == membership.StateFormed {
+				s.world.recorded = item.ClusterID
+			}
 			for _, m := range s.world.machines {
 				s.world.checkDisk(m)
 			}
@@ -363,6 +370,9 @@ func (e etcdOf) ClusterVersion(_ context.Context, endpoints []string) (string, e
 }
 
 func (e etcdOf) change(endpoints []string, change func(*cluster) error) error {
+	if e.world.proposedLate(e.machine, endpoints, change) {
+		return context.DeadlineExceeded
+	}
 	_, err := callEtcd(e.machine, lostByEtcd, func() (struct{}, error) {
 		c, err := e.through(endpoints)
 		if err != nil {
@@ -373,8 +383,35 @@ func (e etcdOf) change(endpoints []string, change func(*cluster) error) error {
 	return err
 }
 
+// proposedLate has a change take effect long after its client has given up, as a
+// leader does that had lost its followers.
+func (w *world) proposedLate(m *machine, endpoints []string, change func(*cluster) error) bool {
+	w.mu.Lock()
+	late, delay := w.rng.Float64() < w.trouble/10, 5*time.Second+time.Duration(w.rng.IntN(30))*time.Second
+	w.mu.Unlock()
+	if !late {
+		return false
+	}
+	proposed, _ := callEtcd(m, lostByEtcd, func() (bool, error) {
+		c, err := etcdOf{m}.through(endpoints)
+		if err != nil {
+			return false, err
+		}
+		time.AfterFunc(delay, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if slices.ContainsFunc(w.machines, func(m *machine) bool { return m.cluster == c.id && m.serves() && w.quorate(m) }) {
+				_ = change(c)
+			}
+		})
+		return true, nil
+	})
+	return proposed
+}
+
 func (e etcdOf) AddLearner(_ context.Context, endpoints []string, peerURL string) (id uint64, err error) {
 	err = e.change(endpoints, func(c *cluster) error {
+		up := 0
 		for _, member := range c.members {
 			switch {
 			case slices.Contains(member.PeerURLs, peerURL):
@@ -382,9 +419,13 @@ func (e etcdOf) AddLearner(_ context.Context, endpoints []string, peerURL string
 			case member.Learner:
 				return rpctypes.ErrTooManyLearners
 			}
-			if m := e.world.holder(c, member.ID); m == nil || !m.running || len(c.members) > 1 && time.Since(m.started) < healthInterval {
-				return rpctypes.ErrUnhealthy
+			if m := e.world.holder(c, member.ID); m != nil && m.running && (len(c.members) == 1 || time.Since(m.started) >= healthInterval) {
+				up++
 			}
+		}
+		// Those that are up have to be a quorum of one member more.
+		if all := len(c.members); up < all && (e.world.strict || up <= (all+1)/2) {
+			return rpctypes.ErrUnhealthy
 		}
 		id = e.world.rng.Uint64()
 		c.members = append(c.members, membership.Member{ID: id, PeerURLs: []string{peerURL}, Learner: true})
@@ -711,16 +752,34 @@ func (m *machine) run(ctx context.Context) error {
 	if m.dead {
 		return nil
 	}
+	for other := range m.world.daemons {
+		// The shell bootstrap's item does not say that a cluster has formed; what
+		// is on an instance does.
+		if other != m.cluster && !m.world.reform && (!m.world.shell || m.world.survives(other)) {
+			m.world.problem("%s starts a daemon on cluster %s, but there has been one on %s", m.ID, m.cluster, other)
+		}
+	}
 	m.world.daemons[m.cluster], m.mounted = true, m.cluster
 	for _, other := range m.world.machines {
 		if other.listed && other.mounted != "" && other.mounted != m.cluster {
 			m.world.problem("%s starts a daemon on cluster %s while %s has one on %s", m.ID, m.cluster, other.ID, other.mounted)
 		}
 	}
-	if item := m.world.item; item == nil || item.State != membership.StateFormed || item.ClusterID != m.cluster {
+	if item := m.world.item; item == nil || item.State != membership.StateFormed && !m.world.shell || m.world.recorded != m.cluster {
 		m.world.problem("%s starts a daemon on cluster %s, but the seed item is %+v", m.ID, m.cluster, item)
 	}
 	return nil
+}
+
+// survives says whether any instance has a copy of the cluster's metadata.
+func (w *world) survives(clusterID string) bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		if !m.listed && !m.stopped || m.cluster != clusterID {
+			return false
+		}
+		_, err := os.Stat(m.log())
+		return err == nil
+	})
 }
 
 func (w *world) recovery() settings.Recovery {
@@ -767,6 +826,37 @@ func (w *world) unlist(m *machine, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.visible = time.Now().Add(d)
+}
+
+// mayLeave says whether etcd would let go of the machine's member.
+func (w *world) mayLeave(m *machine) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.clusters[m.cluster]
+	if c == nil || !w.quorate(m) {
+		return false
+	}
+	voters, up := 0, 0
+	for _, other := range c.members {
+		if other.Learner || other.ID == m.member {
+			continue
+		}
+		voters++
+		if h := w.holder(c, other.ID); h != nil && h.running && w.reaches(h, m) {
+			up++
+		}
+	}
+	return up > voters/2
+}
+
+// shellJoins has a node of the shell bootstrap join, which points the item at the
+// node that it joins through.
+func (w *world) shellJoins(m *machine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.item != nil && w.item.State == membership.StateFormed && m.serves() && m.cluster == w.item.ClusterID && w.quorate(m) {
+		w.item, w.shell = &membership.Item{ClusterName: "demo", SeedIP: m.IP, CreatedAt: time.Now().Truncate(time.Second)}, true
+	}
 }
 
 // stop stops an instance: it keeps its disk and its address.

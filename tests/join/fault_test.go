@@ -238,6 +238,45 @@ func TestUnrecordedCluster(t *testing.T) {
 	}
 }
 
+// TestDataOfAnotherCluster: a node comes back with the data of a cluster, but
+// another one has been recorded. It keeps the data, which may be the one to keep,
+// whether its etcd comes up or not, and whatever the others say of its member.
+func TestDataOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.launch(t, "")
+	bootAll(t, a)
+	formed := w.item.ClusterID
+	a.powerOff()
+	w.mu.Lock()
+	listed := w.instances.Live
+	w.item, w.instances.Live = nil, nil
+	w.mu.Unlock()
+	b := w.launch(t, "")
+	bootAll(t, b)
+	w.mu.Lock()
+	w.instances.Live = append(w.instances.Live, listed...)
+	w.mu.Unlock()
+	for _, a.broken = range []bool{true, false} {
+		err := a.boot(t.Context())
+		if refused := (*bootstrap.RefusedError)(nil); !errors.As(err, &refused) || !strings.Contains(refused.Reason, formed) {
+			t.Errorf("boot beside another cluster, with an etcd that is broken: %t: %v, want the data of cluster %s refused", a.broken, err, formed)
+		}
+	}
+	wantVoters(t, b, b)
+
+	t.Log("the user chooses the data of the first")
+	b.powerOff()
+	w.mu.Lock()
+	w.item, w.instances.Live = nil, listed
+	w.mu.Unlock()
+	bootAll(t, a)
+	wantVoters(t, a, a)
+	if w.item == nil || w.item.ClusterID != formed {
+		t.Errorf("the seed item is %+v, want it to name cluster %s", w.item, formed)
+	}
+}
+
 func TestThrottledAndDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

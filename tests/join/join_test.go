@@ -272,7 +272,7 @@ func TestSlowSeed(t *testing.T) {
 	if err != nil || id != formed {
 		t.Errorf("the slow seed serves cluster %s (%v), want %s", id, err, formed)
 	}
-	if _, err := os.Stat(filepath.Join(slow.root, "/etc/etcfs/forming")); !os.IsNotExist(err) {
-		t.Errorf("the slow seed is still marked as forming: %v", err)
+	if belongs, err := os.ReadFile(filepath.Join(slow.root, "/etc/etcfs/etcd-cluster")); string(belongs) != formed {
+		t.Errorf("the slow seed's data is marked as of %q (%v), want %s", belongs, err, formed)
 	}
 }

@@ -105,6 +105,9 @@ type node struct {
 	// members is how the node changes the membership.
 	members bootstrap.Etcd
 
+	// broken says that its etcd does not come up.
+	broken bool
+
 	mu      sync.Mutex
 	process *exec.Cmd
 	exited  chan struct{}
@@ -178,7 +181,7 @@ func (n *node) Install(_ context.Context, files ...systemd.File) error {
 func (n *node) StartNoBlock(_ context.Context, unit string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.process != nil && !closed(n.exited) {
+	if n.broken || n.process != nil && !closed(n.exited) {
 		return nil
 	}
 	content, err := os.ReadFile(filepath.Join(n.root, systemd.UnitDir, unit))

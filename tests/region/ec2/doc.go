@@ -13,7 +13,7 @@
 // not exist, an instance's public address is its private one and is had in
 // default subnets only, instances are launched by the Auto Scaling service
 // only, stopped instances do not start again, there are no key pairs, no data in
-// snapshots, no spot instances, network interfaces of their own, and no
+// snapshots, no spot instances, no network interfaces but the first, and no
 // eventual consistency.
 //
 // Errors whose exact code AWS does not document, and which are a best guess:

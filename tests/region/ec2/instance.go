@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/etcfs/pulumi-etcfs/tests/region/api"
@@ -214,6 +215,7 @@ type instanceXML struct {
 	PrivateIP      string            `xml:"privateIpAddress,omitempty"`
 	PublicIP       string            `xml:"ipAddress,omitempty"`
 	Groups         []groupXML        `xml:"groupSet>item"`
+	Interfaces     []interfaceXML    `xml:"networkInterfaceSet>item"`
 	Architecture   string            `xml:"architecture"`
 	RootDeviceType string            `xml:"rootDeviceType"`
 	RootDevice     string            `xml:"rootDeviceName"`
@@ -223,6 +225,19 @@ type instanceXML struct {
 	Profile        *profileXML       `xml:"iamInstanceProfile"`
 	Metadata       *templateMetadata `xml:"metadataOptions"`
 	Tags           []tag             `xml:"tagSet>item"`
+}
+
+// interfaceXML is the network interface that an instance was launched with. What
+// nobody asks for is left out.
+type interfaceXML struct {
+	ID               string `xml:"networkInterfaceId"`
+	Subnet           string `xml:"subnetId"`
+	VPC              string `xml:"vpcId"`
+	PrivateIP        string `xml:"privateIpAddress"`
+	Status           string `xml:"status"`
+	DeviceIndex      int    `xml:"attachment>deviceIndex"`
+	AttachmentStatus string `xml:"attachment>status"`
+	AttachTime       string `xml:"attachment>attachTime"`
 }
 
 type stateReasonXML struct {
@@ -261,6 +276,10 @@ func (s *Service) instanceXML(i *instance) instanceXML {
 		return x // no longer in any network
 	}
 	x.Subnet, x.VPC, x.PrivateIP = i.subnet.id, s.network.vpcID, i.address.String()
+	x.Interfaces = []interfaceXML{{
+		ID: "eni-" + strings.TrimPrefix(i.id, "i-"), Subnet: x.Subnet, VPC: x.VPC, PrivateIP: x.PrivateIP,
+		Status: "in-use", AttachmentStatus: "attached", AttachTime: x.LaunchTime,
+	}}
 	if i.subnet.isDefault {
 		x.PublicIP = x.PrivateIP
 	}

@@ -69,6 +69,9 @@ func TestInstanceIsLaunchedAsItsTemplateSays(t *testing.T) {
 			!strings.HasSuffix(*got.IamInstanceProfile.Arn, ":instance-profile/node") || got.MetadataOptions.HttpTokens != "required" {
 			t.Errorf("got instance %+v", got)
 		}
+		if eni := got.NetworkInterfaces; len(eni) != 1 || !eni[0].Attachment.AttachTime.Equal(*got.LaunchTime) || *eni[0].PrivateIpAddress != *got.PrivateIpAddress {
+			t.Errorf("got network interfaces %+v, want one, attached at the launch", eni)
+		}
 	})
 }
 
