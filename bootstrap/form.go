@@ -93,13 +93,11 @@ func (b *Bootstrap) recordFormed(ctx context.Context) error {
 				return b.abandon(ctx, own)
 			}
 		case item != nil && item.State == membership.StateUnknown && ownErr == nil:
-			// The shell bootstrap took over. It starts its daemons without a
-			// further write, so this node has lost already.
-			return b.abandon(ctx, own)
+			return b.giveWayToShell(ctx, view, own)
 		case ownErr == nil:
 			return b.record(ctx, view, own)
 		case time.Since(began) > formPatience:
-			return b.startOver(ctx, view)
+			return b.startOver(ctx, view, "the new etcd did not come up")
 		default:
 			return b.etcdFailure(ctx, ownErr)
 		}
@@ -142,10 +140,10 @@ func (b *Bootstrap) askAbout(ctx context.Context, view membership.View, ownErr e
 	return phase.Permanent(fmt.Errorf("%w: this node is a member of the recorded cluster", errReconsider))
 }
 
-// startOver decides anew after a new etcd that does not come up. It is stopped,
-// and then the item is written, so that a write which would record its cluster
-// and is still under way fails.
-func (b *Bootstrap) startOver(ctx context.Context, view membership.View) error {
+// startOver decides anew without the etcd formed here. It is stopped, and then
+// the item is written, so that a write which would record its cluster and is
+// still under way fails.
+func (b *Bootstrap) startOver(ctx context.Context, view membership.View, reason string) error {
 	if err := b.stopEtcd(ctx); err != nil {
 		return err
 	}
@@ -164,7 +162,26 @@ func (b *Bootstrap) startOver(ctx context.Context, view membership.View) error {
 	if !won {
 		return phase.Permanent(fmt.Errorf("%w: the seed item changed while etcd was started over", errReconsider))
 	}
-	return phase.Permanent(b.giveWay(ctx, "the new etcd did not come up"))
+	return phase.Permanent(b.giveWay(ctx, reason))
+}
+
+// giveWayToShell decides what becomes of the cluster formed here when a node of
+// the shell bootstrap has written the item. Either it joins this cluster, or it
+// has taken over: then it starts its daemons without a further write, so this
+// node has lost already.
+func (b *Bootstrap) giveWayToShell(ctx context.Context, view membership.View, clusterID string) error {
+	rival := view.Rival(clusterID)
+	if rival == "" {
+		return b.record(ctx, view, clusterID)
+	}
+	members, err := b.Etcd.Members(ctx, []string{etcd.ClientURL(b.Node.PrivateIP)})
+	if err != nil {
+		return b.etcdFailure(ctx, err)
+	}
+	if len(members) > 1 {
+		return errors.New(rival)
+	}
+	return b.startOver(ctx, view, rival)
 }
 
 // abandon gives up a cluster that this node formed and that the seed item does

@@ -246,21 +246,20 @@ func (b *Bootstrap) removeDead(ctx context.Context, clusterID string, endpoints 
 	if err != nil {
 		return false, err
 	}
-	defer func() {
-		if !removed {
-			b.seen.buried = time.Now()
-		}
-	}()
 	for _, dead := range membership.Dead(members, known, b.self()) {
 		if !dead.Terminated && b.answers(ctx, clusterID, dead.Member, known.Live) {
 			b.Logger.Warn("a member answers although its instance is not listed", "member", dead.String())
 			continue
+		}
+		if !dead.Certain && !dead.Learner {
+			return false, fmt.Errorf("the instance of member %s is not listed; if that lasts for %s it is dead", dead.Member, membership.AbsentAge)
 		}
 		if !dead.Certain {
 			return true, b.removeLearner(ctx, endpoints, dead.Member, began, "remove a dead learner")
 		}
 		return true, b.remove(ctx, endpoints, dead.Member, began, "remove a dead member")
 	}
+	b.seen.buried = time.Now()
 	return false, nil
 }
 

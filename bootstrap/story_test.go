@@ -344,7 +344,8 @@ func TestStoppedMember(t *testing.T) {
 }
 
 // TestAddressOfADeadMemberIsAStrangers: a member's instance is gone, and its
-// address belongs to a machine of another cluster, whose etcd answers there.
+// address belongs to a machine of somebody else. What answers there proves
+// nothing against EC2's word, nor does the etcd of another cluster.
 func TestAddressOfADeadMemberIsAStrangers(t *testing.T) {
 	t.Parallel()
 	for name, forgotten := range map[string]bool{"EC2 says so": false, "EC2 has forgotten it": true} {
@@ -363,6 +364,9 @@ func TestAddressOfADeadMemberIsAStrangers(t *testing.T) {
 				stranger.listed, stranger.forgotten = false, true
 				w.clusters["other"] = newCluster("other", stranger.IP)
 				stranger.boots("other", 1)
+				if !forgotten {
+					stranger.ready = time.Now().Add(time.Hour) // its etcd answers, and serves no cluster
+				}
 				w.mu.Unlock()
 				c := w.launchAt("10.0.0.4")
 				c.boot()
@@ -421,12 +425,16 @@ func TestStoppedMemberIsNotBuried(t *testing.T) {
 		b.boot()
 		c.boot()
 		pass(3 * time.Minute)
+		before := b.member
 		w.stop(b)
 		pass(10 * time.Minute)
 		w.launchAt("10.0.0.4").boot()
 		pass(10 * time.Minute)
 		w.start(b)
 		pass(10 * time.Minute)
+		if b.member != before {
+			t.Errorf("%s is member %x, want it to have stayed %x", b.ID, b.member, before)
+		}
 		w.judgeAdmission(t)
 	})
 }

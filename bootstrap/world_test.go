@@ -794,6 +794,9 @@ func (w *world) recovery() settings.Recovery {
 func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	w.mu.Lock()
 	m.dead = true
+	if c := w.clusters[m.cluster]; c != nil {
+		w.publish(c) // as it has been for long, most likely
+	}
 	if etcdToo {
 		// Killed in its first moments: the log is there, its first entry is not.
 		if file, _ := os.ReadFile(filepath.Join(m.root, clusterFile)); string(file) == forming && m.running && !m.serves() {

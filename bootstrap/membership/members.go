@@ -116,15 +116,15 @@ type Death struct {
 	// and what answers at the member's address is the better evidence.
 	Terminated bool
 	// Certain says that no vote of the instance can follow. Otherwise the member
-	// is a learner, and its fate decides.
+	// is a learner, and its fate decides, or it is too early to tell.
 	Certain bool
 }
 
-// Dead lists the members that may be removed because their instance is gone.
-// The list of instances must be complete and contain this node; otherwise
-// nobody is dead. They are removed one at a time, unstarted and learning ones
-// first since those never cost the quorum, and the members are read again in
-// between.
+// Dead lists the members whose instance seems to be gone. The list of instances
+// must be complete and contain this node; otherwise nobody is dead. They are
+// removed one at a time, unstarted and learning ones first since those never
+// cost the quorum, and the members are read again in between. For a voter of
+// which it is too early to tell, this node waits.
 func Dead(members []Member, known Evidence, self Instance) []Death {
 	if !slices.ContainsFunc(known.Live, func(i Instance) bool { return i.ID == self.ID }) {
 		return nil
@@ -136,9 +136,8 @@ func Dead(members []Member, known Evidence, self Instance) []Death {
 		}
 		terminated := slices.ContainsFunc(known.Terminated, func(id string) bool { return member.Started() && member.Of(id, "") })
 		mounted := slices.ContainsFunc(known.Mounted, func(id string) bool { return member.Of(id, "") })
-		death := Death{member, terminated, terminated || known.Absent[member.ID] >= AbsentAge && !mounted}
-		if death.Certain || member.Learner {
-			dead = append(dead, death)
+		if terminated || !mounted || member.Learner {
+			dead = append(dead, Death{member, terminated, terminated || known.Absent[member.ID] >= AbsentAge && !mounted})
 		}
 	}
 	slices.SortStableFunc(dead, func(a, b Death) int { return a.weight() - b.weight() })

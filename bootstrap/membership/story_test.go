@@ -197,8 +197,12 @@ func tellDeaths(deaths []membership.Death) string {
 	var b strings.Builder
 	for _, death := range deaths {
 		b.WriteString(short(death.String()))
-		if !death.Certain {
+		switch {
+		case death.Certain:
+		case death.Learner:
 			b.WriteString(" if it is not to vote")
+		default:
+			b.WriteString(" perhaps, wait")
 		}
 		b.WriteString("\n")
 	}

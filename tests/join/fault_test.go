@@ -316,22 +316,7 @@ func TestJoinsWhileOthersMove(t *testing.T) {
 		}
 		return nil
 	})
-	moves.Go(func() error {
-		// A leader that has just been elected does not know yet that the others
-		// are well, and refuses. The function tries again, and so does this.
-		for {
-			got, err := bootstrap.RemoveMember(joining, etcd.Cluster{}, bootstrap.Node{InstanceID: a.ID, PrivateIP: a.IP}, d.ID, d.IP)
-			switch {
-			case err != nil:
-				return err
-			case got.Result == bootstrap.Removed:
-				w.terminate(d)
-				return nil
-			case got.Result != bootstrap.Refused:
-				return fmt.Errorf("removal of %s is %+v, want it removed", d.ID, got)
-			}
-		}
-	})
+	moves.Go(func() error { return w.leave(joining, d, a) })
 	bootAll(t, e, f)
 	joined()
 	if err := moves.Wait(); err != nil {

@@ -80,7 +80,9 @@ func TestSeriesMixed(t *testing.T) {
 	t.Log("those of 3.5 are replaced")
 	w.with(series["3.6"])
 	for _, n := range []*node{a, b, d} {
-		w.leave(t, n, c)
+		if err := w.leave(t.Context(), n, c); err != nil {
+			t.Fatal(err)
+		}
 		bootAll(t, w.launch(t, ""))
 	}
 	c.awaitClusterVersion(t, "3.6.0")
@@ -99,16 +101,6 @@ func TestSeriesMixed(t *testing.T) {
 		t.Errorf("members are %v, want %v", got, members)
 	}
 	writes.finish(t, "a node of 3.5 at a cluster of 3.6")
-}
-
-// leave takes a node away as scale-in does, through another one.
-func (w *world) leave(t *testing.T, n, through *node) {
-	t.Helper()
-	got, err := bootstrap.RemoveMember(t.Context(), etcd.Cluster{}, bootstrap.Node{InstanceID: through.ID, PrivateIP: through.IP}, n.ID, n.IP)
-	if err != nil || got.Result != bootstrap.Removed {
-		t.Fatalf("removal of %s is %+v, %v, want it removed", n.ID, got, err)
-	}
-	w.terminate(n)
 }
 
 // awaitClusterVersion waits until the members have agreed on a version, which

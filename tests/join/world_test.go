@@ -210,6 +210,24 @@ func (n *node) StartNoBlock(_ context.Context, unit string) error {
 	return nil
 }
 
+// leave takes a node away as scale-in does, through another one. An etcd that has
+// just started, or been elected, does not know yet that the others are well, and
+// has it refused. The function tries again, and so does this.
+func (w *world) leave(ctx context.Context, n, through *node) error {
+	for {
+		got, err := bootstrap.RemoveMember(ctx, etcd.Cluster{}, bootstrap.Node{InstanceID: through.ID, PrivateIP: through.IP}, n.ID, n.IP)
+		switch {
+		case err != nil:
+			return err
+		case got.Result == bootstrap.Removed:
+			w.terminate(n)
+			return nil
+		case got.Result != bootstrap.Refused:
+			return fmt.Errorf("removal of %s is %+v, want it removed", n.ID, got)
+		}
+	}
+}
+
 func closed(c chan struct{}) bool {
 	select {
 	case <-c:

@@ -23,9 +23,9 @@ import (
 // completion. What is between bars is as good.
 type told struct{ outcome, completion string }
 
-// brief is a timeout that leaves the function three seconds to work besides the
+// brief is a timeout that leaves the function five seconds to work besides the
 // time that it keeps back.
-const brief = int32((contract.CompletionReserve + 3*time.Second) / time.Second)
+const brief = int32((contract.CompletionReserve + 5*time.Second) / time.Second)
 
 // A termination goes on and the member is gone, whatever goes wrong; the
 // function itself completes the action, in its first invocation unless it died
