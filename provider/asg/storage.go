@@ -18,6 +18,18 @@ type storage struct {
 }
 
 func (b *builder) storage(at place) (storage, error) {
+	options := []pulumi.ResourceOption{
+		b.parent(),
+		// Under another name a cluster starts with a new etcd, which must never
+		// meet a volume with data. And a volume goes with its nodes, so they are
+		// gone before it is replaced.
+		pulumi.ReplacementTrigger(b.in.clusterName), pulumi.DeleteBeforeReplace(true),
+	}
+	if b.in.retainVolume {
+		// Not said otherwise: false would stand against retainOnDelete of the
+		// cluster, which its children inherit.
+		options = append(options, pulumi.RetainOnDelete(true))
+	}
 	volume, err := ebs.NewVolume(b.ctx, b.child("data"), &ebs.VolumeArgs{
 		AvailabilityZone:   at.zone,
 		Type:               pulumi.String("io2"),
@@ -27,11 +39,7 @@ func (b *builder) storage(at place) (storage, error) {
 		Encrypted:          pulumi.Bool(true),
 		FinalSnapshot:      pulumi.Bool(b.in.finalSnapshot),
 		Tags:               b.namedTags("data"),
-	}, b.parent(), pulumi.RetainOnDelete(b.in.retainVolume),
-		// Under another name a cluster starts with a new etcd, which must never
-		// meet a volume with data. And a volume goes with its nodes, so they are
-		// gone before it is replaced.
-		pulumi.ReplacementTrigger(b.in.clusterName), pulumi.DeleteBeforeReplace(true))
+	}, options...)
 	if err != nil {
 		return storage{}, fmt.Errorf("declare the data volume: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/etcfs/pulumi-etcfs/tests/awsplugin/plane"
@@ -84,4 +85,23 @@ func TestProtect(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mustDestroy()
+}
+
+// Pulumi's own option for a resource that is to be kept holds for a cluster as a
+// whole, its volume included.
+func TestRetainOnDelete(t *testing.T) {
+	t.Parallel()
+	region := plane.New(t, "eu-west-1")
+	s := newStack(t, region, nil)
+	s.program(func(ctx *pulumi.Context) error { return declare(ctx, "fs", demo(nil), pulumi.RetainOnDelete(true)) })
+	if _, err := s.up(); err != nil {
+		t.Fatal(err)
+	}
+	before := inventory(t, region)
+	if err := s.destroy(); err != nil {
+		t.Fatalf("destroy: %v\n%s", err, &s.output)
+	}
+	if diff := gocmp.Diff(before, inventory(t, region)); diff != "" {
+		t.Errorf("what a destroy leaves (-before +after):\n%s", diff)
+	}
 }
