@@ -123,22 +123,22 @@ func TestRules(t *testing.T) {
 		{
 			"EtcFS release", settings.CheckVersion,
 			[]string{"", "latest", "0.35.1", "0.36.0", "1.0.0-rc.1", "10.0.0"},
-			[]string{"v0.36.0", "0.35.0", "0.9.9", "0.36", "newest", "0.35.0-rc.1"},
+			[]string{"v0.36.0", "0.35.0", "0.9.9", "0.36", "newest", "0.35.0-rc.1", "0.036.0", "00.36.0", "0.36.0\n"},
 		},
 		{
 			"etcd release", settings.CheckEtcdVersion,
 			[]string{"v3.5.20", "v3.5.35", "v3.6.16", "v3.6.0-rc.1"},
-			[]string{"", "v3.5.0", "v3.5.19", "3.6.16", "v3.4.30", "v3.7.3", "v3.6", "v4.0.0", "latest"},
+			[]string{"", "v3.5.0", "v3.5.19", "3.6.16", "v3.4.30", "v3.7.3", "v3.6", "v3.6.016", "v4.0.0", "latest"},
 		},
 		{
 			"repository", settings.CheckRepository,
-			[]string{"etcfs/etcfs", "a-b/c.d_e"},
-			[]string{"", "etcfs", "a/b/c", "-a/b", "https://github.com/etcfs/etcfs"},
+			[]string{"etcfs/etcfs", "a-b/c.d_e", "a/.b"},
+			[]string{"", "etcfs", "a/b/c", "-a/b", "a/.", "a/..", "https://github.com/etcfs/etcfs"},
 		},
 		{
 			"releases URL", settings.CheckReleasesURL,
 			[]string{"https://github.com", "http://127.0.0.1:8080/mirror"},
-			[]string{"", "github.com", "ftp://x", "https://", "https://x?y=z", "https://x#y"},
+			[]string{"", "github.com", "ftp://x", "https://", "https://:443", "https://x?y=z", "https://x?", "https://x#y", "https://x#"},
 		},
 		{
 			"lease", func(text string) string {

@@ -38,8 +38,8 @@ var (
 	volumePattern      = regexp.MustCompile(`^vol-([0-9a-f]{8}|[0-9a-f]{17})$`)
 	hookPattern        = regexp.MustCompile(`^[A-Za-z0-9_/-]{1,255}$`)
 	tablePattern       = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
-	repositoryPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$`)
-	versionPattern     = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+	repositoryPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+	versionPattern     = regexp.MustCompile(`^(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-[0-9A-Za-z.-]+)?$`)
 )
 
 // minLeaseTTL is the lowest lease that etcfuse-meta starts with: it refuses a
@@ -187,7 +187,7 @@ func CheckRepository(repository string) string {
 // CheckReleasesURL judges the base URL of a release mirror.
 func CheckReleasesURL(base string) string {
 	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.ContainsAny(base, "?#") {
 		return fmt.Sprintf("%q is not a base URL such as https://github.com", base)
 	}
 	return ""
