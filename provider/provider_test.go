@@ -65,6 +65,21 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
+// An input that is a list or a map takes outputs as entries, in languages that
+// check types as well.
+func TestEntriesCanBeOutputs(t *testing.T) {
+	t.Parallel()
+	for token, resource := range served(t).Resources {
+		for name, property := range resource.InputProperties {
+			for _, entry := range []*schema.TypeSpec{property.Items, property.AdditionalProperties} {
+				if entry != nil && entry.Plain {
+					t.Errorf("an entry of %s of %s must be plain, want that it can be an output", name, token)
+				}
+			}
+		}
+	}
+}
+
 // A commit that carries a version's tag has that version.
 func TestVersionIsTheTag(t *testing.T) {
 	t.Parallel()

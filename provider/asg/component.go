@@ -5,6 +5,8 @@ import (
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
+	middleware "github.com/pulumi/pulumi-go-provider/middleware/schema"
+	"github.com/pulumi/pulumi/pkg/v3/codegen/schema"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
@@ -17,9 +19,24 @@ func Component(programs artifact.Bundle) infer.InferredComponent {
 }
 
 type component struct {
-	infer.InferredComponent // all but Construct
+	infer.InferredComponent // all but what is below
 
 	programs artifact.Bundle
+}
+
+// GetSchema says that each entry of a list and of a map can be an output of its
+// own, as ClusterArgs has it: pulumi-go-provider (up to 1.5.0 at least) says that
+// only the whole can, and TypeScript then refuses [topic.arn].
+func (c component) GetSchema(register middleware.RegisterDerivativeType) (schema.ResourceSpec, error) {
+	spec, err := c.InferredComponent.GetSchema(register)
+	for _, input := range spec.InputProperties {
+		for _, entry := range []*schema.TypeSpec{input.Items, input.AdditionalProperties} {
+			if entry != nil {
+				entry.Plain = false
+			}
+		}
+	}
+	return spec, err
 }
 
 // Construct takes a request with inputs of any type.

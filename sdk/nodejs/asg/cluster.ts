@@ -167,7 +167,7 @@ export interface ClusterArgs {
     /**
      * The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
      */
-    alarmActions?: pulumi.Input<string[] | undefined>;
+    alarmActions?: pulumi.Input<pulumi.Input<string>[] | undefined>;
     /**
      * The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
      */
@@ -259,7 +259,7 @@ export interface ClusterArgs {
     /**
      * Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
      */
-    tags?: pulumi.Input<{[key: string]: string} | undefined>;
+    tags?: pulumi.Input<{[key: string]: pulumi.Input<string>} | undefined>;
     /**
      * The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
      */

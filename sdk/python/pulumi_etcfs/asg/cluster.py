@@ -20,7 +20,7 @@ __all__ = ['ClusterArgs', 'Cluster']
 class ClusterArgs:
     def __init__(__self__, *,
                  cluster_name: pulumi.Input[_builtins.str],
-                 alarm_actions: pulumi.Input[Optional[Sequence[_builtins.str]]] = None,
+                 alarm_actions: pulumi.Input[Optional[Sequence[pulumi.Input[_builtins.str]]]] = None,
                  ami_id: pulumi.Input[Optional[_builtins.str]] = None,
                  availability_zone: pulumi.Input[Optional[_builtins.str]] = None,
                  desired_capacity: pulumi.Input[Optional[_builtins.int]] = None,
@@ -42,7 +42,7 @@ class ClusterArgs:
                  root_volume_size: pulumi.Input[Optional[_builtins.int]] = None,
                  ssh_ingress_cidr: pulumi.Input[Optional[_builtins.str]] = None,
                  subnet_id: pulumi.Input[Optional[_builtins.str]] = None,
-                 tags: pulumi.Input[Optional[Mapping[str, _builtins.str]]] = None,
+                 tags: pulumi.Input[Optional[Mapping[str, pulumi.Input[_builtins.str]]]] = None,
                  volume_iops: pulumi.Input[Optional[_builtins.int]] = None,
                  volume_size: pulumi.Input[Optional[_builtins.int]] = None,
                  wait_for_ready: Optional[_builtins.bool] = None):
@@ -50,7 +50,7 @@ class ClusterArgs:
         The set of arguments for constructing a Cluster resource.
 
         :param pulumi.Input[_builtins.str] cluster_name: The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. 3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. One name can be used once per account and Region. Changing it replaces everything, the data volume included.
-        :param pulumi.Input[Sequence[_builtins.str]] alarm_actions: The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
+        :param pulumi.Input[Sequence[pulumi.Input[_builtins.str]]] alarm_actions: The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
         :param pulumi.Input[_builtins.str] ami_id: The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
         :param pulumi.Input[_builtins.str] availability_zone: The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
         :param pulumi.Input[_builtins.int] desired_capacity: The number of nodes, from `minSize` to `maxSize`. Unset by default: the group starts with `minSize` nodes, and whoever scales it afterwards (a scaling policy, the console, the CLI) owns the number; no later `pulumi up` undoes it. When set, this program owns it.
@@ -72,7 +72,7 @@ class ClusterArgs:
         :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
         :param pulumi.Input[_builtins.str] ssh_ingress_cidr: The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
         :param pulumi.Input[_builtins.str] subnet_id: The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
-        :param pulumi.Input[Mapping[str, _builtins.str]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
+        :param pulumi.Input[Mapping[str, pulumi.Input[_builtins.str]]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
         :param pulumi.Input[_builtins.int] volume_iops: The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
         :param pulumi.Input[_builtins.int] volume_size: The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
         :param _builtins.bool wait_for_ready: Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
@@ -145,14 +145,14 @@ class ClusterArgs:
 
     @_builtins.property
     @pulumi.getter(name="alarmActions")
-    def alarm_actions(self) -> pulumi.Input[Optional[Sequence[_builtins.str]]]:
+    def alarm_actions(self) -> pulumi.Input[Optional[Sequence[pulumi.Input[_builtins.str]]]]:
         """
         The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
         """
         return pulumi.get(self, "alarm_actions")
 
     @alarm_actions.setter
-    def alarm_actions(self, value: pulumi.Input[Optional[Sequence[_builtins.str]]]):
+    def alarm_actions(self, value: pulumi.Input[Optional[Sequence[pulumi.Input[_builtins.str]]]]):
         pulumi.set(self, "alarm_actions", value)
 
     @_builtins.property
@@ -409,14 +409,14 @@ class ClusterArgs:
 
     @_builtins.property
     @pulumi.getter
-    def tags(self) -> pulumi.Input[Optional[Mapping[str, _builtins.str]]]:
+    def tags(self) -> pulumi.Input[Optional[Mapping[str, pulumi.Input[_builtins.str]]]]:
         """
         Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
         """
         return pulumi.get(self, "tags")
 
     @tags.setter
-    def tags(self, value: pulumi.Input[Optional[Mapping[str, _builtins.str]]]):
+    def tags(self, value: pulumi.Input[Optional[Mapping[str, pulumi.Input[_builtins.str]]]]):
         pulumi.set(self, "tags", value)
 
     @_builtins.property
@@ -462,7 +462,7 @@ class Cluster(pulumi.ComponentResource):
     def __init__(__self__,
                  resource_name: str,
                  opts: Optional[pulumi.ResourceOptions] = None,
-                 alarm_actions: pulumi.Input[Optional[Sequence[_builtins.str]]] = None,
+                 alarm_actions: pulumi.Input[Optional[Sequence[pulumi.Input[_builtins.str]]]] = None,
                  ami_id: pulumi.Input[Optional[_builtins.str]] = None,
                  availability_zone: pulumi.Input[Optional[_builtins.str]] = None,
                  cluster_name: pulumi.Input[Optional[_builtins.str]] = None,
@@ -485,7 +485,7 @@ class Cluster(pulumi.ComponentResource):
                  root_volume_size: pulumi.Input[Optional[_builtins.int]] = None,
                  ssh_ingress_cidr: pulumi.Input[Optional[_builtins.str]] = None,
                  subnet_id: pulumi.Input[Optional[_builtins.str]] = None,
-                 tags: pulumi.Input[Optional[Mapping[str, _builtins.str]]] = None,
+                 tags: pulumi.Input[Optional[Mapping[str, pulumi.Input[_builtins.str]]]] = None,
                  volume_iops: pulumi.Input[Optional[_builtins.int]] = None,
                  volume_size: pulumi.Input[Optional[_builtins.int]] = None,
                  wait_for_ready: Optional[_builtins.bool] = None,
@@ -497,7 +497,7 @@ class Cluster(pulumi.ComponentResource):
 
         :param str resource_name: The name of the resource.
         :param pulumi.ResourceOptions opts: Options for the resource.
-        :param pulumi.Input[Sequence[_builtins.str]] alarm_actions: The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
+        :param pulumi.Input[Sequence[pulumi.Input[_builtins.str]]] alarm_actions: The ARNs of what is told when an event of a terminating node could not be acted on, such as an SNS topic. The alarm and the queue with the event exist in any case; by default nobody is told.
         :param pulumi.Input[_builtins.str] ami_id: The machine image of the nodes, such as `ami-0123456789abcdef0`: Amazon Linux 2023 for x86_64 or an image made from it, with the AWS CLI and the SSM agent. Unset by default: each instance starts from the newest Amazon Linux 2023 of its launch time, by AWS's public parameter /aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64.
         :param pulumi.Input[_builtins.str] availability_zone: The availability zone that the cluster lives in, such as `eu-west-1a`; the nodes go into the default VPC's default subnet there. Give this or `subnetId`, or both if they agree. There is one zone only, because a Multi-Attach volume can be attached within its own zone only (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html). Changing the zone replaces the data volume.
         :param pulumi.Input[_builtins.str] cluster_name: The cluster's name: the `ClusterName` tag of everything that is created and the start of its name. 3 to 40 lower-case letters, digits and hyphens that start with a letter and do not end with a hyphen, and not `sg-…`. One name can be used once per account and Region. Changing it replaces everything, the data volume included.
@@ -520,7 +520,7 @@ class Cluster(pulumi.ComponentResource):
         :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
         :param pulumi.Input[_builtins.str] ssh_ingress_cidr: The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
         :param pulumi.Input[_builtins.str] subnet_id: The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
-        :param pulumi.Input[Mapping[str, _builtins.str]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
+        :param pulumi.Input[Mapping[str, pulumi.Input[_builtins.str]]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
         :param pulumi.Input[_builtins.int] volume_iops: The provisioned I/O operations per second of the data volume, from 100 to 256000 and at most 1000 per GiB (https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html). All nodes share them. Default 100, the least and cheapest.
         :param pulumi.Input[_builtins.int] volume_size: The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from 4 to 65536, and at least 1 per node of `maxSize`, the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default 10.
         :param _builtins.bool wait_for_ready: Whether nodes count as in service only once they have mounted. Then `pulumi up` waits until the group's nodes are, for up to 20m0s, and a node that cannot mount is terminated and replaced. A launching lifecycle hook makes the group wait, which the node completes. Default `false`: `pulumi up` is done when the group exists. It decides what is declared, so it takes neither a secret nor what is not known at preview.
@@ -551,7 +551,7 @@ class Cluster(pulumi.ComponentResource):
     def _internal_init(__self__,
                  resource_name: str,
                  opts: Optional[pulumi.ResourceOptions] = None,
-                 alarm_actions: pulumi.Input[Optional[Sequence[_builtins.str]]] = None,
+                 alarm_actions: pulumi.Input[Optional[Sequence[pulumi.Input[_builtins.str]]]] = None,
                  ami_id: pulumi.Input[Optional[_builtins.str]] = None,
                  availability_zone: pulumi.Input[Optional[_builtins.str]] = None,
                  cluster_name: pulumi.Input[Optional[_builtins.str]] = None,
@@ -574,7 +574,7 @@ class Cluster(pulumi.ComponentResource):
                  root_volume_size: pulumi.Input[Optional[_builtins.int]] = None,
                  ssh_ingress_cidr: pulumi.Input[Optional[_builtins.str]] = None,
                  subnet_id: pulumi.Input[Optional[_builtins.str]] = None,
-                 tags: pulumi.Input[Optional[Mapping[str, _builtins.str]]] = None,
+                 tags: pulumi.Input[Optional[Mapping[str, pulumi.Input[_builtins.str]]]] = None,
                  volume_iops: pulumi.Input[Optional[_builtins.int]] = None,
                  volume_size: pulumi.Input[Optional[_builtins.int]] = None,
                  wait_for_ready: Optional[_builtins.bool] = None,
