@@ -69,8 +69,8 @@ const (
 	maxIOPSPerGiB                = 1000
 
 	// Amazon Linux 2023's image needs eight; gp3 ends at the other:
-	// https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html
-	minRootVolumeSize, maxRootVolumeSize = 8, 16384
+	// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVolume.html
+	minRootVolumeSize, maxRootVolumeSize = 8, 65536
 
 	// The unit of space that a node which writes takes of the volume for itself.
 	arenaGiB = 1

@@ -42,7 +42,7 @@ type rule struct {
 const (
 	sourceMultiAttach = "https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes-multi.html"
 	sourceIO2         = "https://docs.aws.amazon.com/ebs/latest/userguide/provisioned-iops.html"
-	sourceGP3         = "https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"
+	sourceGP3         = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVolume.html"
 	sourceUserData    = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"
 	sourceTags        = "https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"
 	sourceIAMTag      = "https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html"

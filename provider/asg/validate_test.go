@@ -100,8 +100,8 @@ func limits(t *testing.T) []limit {
 		{"not offered in the zone", inputs{"instanceType": text("m7i.large")}, "instanceType", "is not offered in eu-west-1a", nil},
 		{"not an image", inputs{"amiId": text("al2023")}, "amiId", "AMI ID", inputs{"amiId": text("ami-0123456789abcdef0")}},
 		{"an image of nine digits", inputs{"amiId": text("ami-012345678")}, "amiId", "AMI ID", inputs{"amiId": text("ami-01234567")}},
-		{"root volume too small", inputs{"rootVolumeSize": number(7)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(8)}},
-		{"root volume too large", inputs{"rootVolumeSize": number(16385)}, "rootVolumeSize", "8 to 16384", inputs{"rootVolumeSize": number(16384)}},
+		{"root volume too small", inputs{"rootVolumeSize": number(7)}, "rootVolumeSize", "8 to 65536", inputs{"rootVolumeSize": number(8)}},
+		{"root volume too large", inputs{"rootVolumeSize": number(65537)}, "rootVolumeSize", "8 to 65536", inputs{"rootVolumeSize": number(65536)}},
 		{"empty key name", inputs{"keyName": text("")}, "keyName", "key pair", inputs{"keyName": text("my key")}},
 		{"a long key name", inputs{"keyName": text(strings.Repeat("k", 256))}, "keyName", "1 to 255", inputs{"keyName": text(strings.Repeat("k", 255))}},
 		{"not a range", inputs{"sshIngressCidr": text("203.0.113.7")}, "sshIngressCidr", "IPv4 range", inputs{"sshIngressCidr": text("203.0.113.0/24")}},
@@ -318,7 +318,7 @@ func TestTypes(t *testing.T) {
 			more["rootVolumeSize"] = property.New(1.0)
 			_, err := w.construct(t, more)
 			var problems refusal
-			want := []string{test.want, "rootVolumeSize: 1 GiB is outside of 8 to 16384"}
+			want := []string{test.want, "rootVolumeSize: 1 GiB is outside of 8 to 65536"}
 			if !errors.As(err, &problems) || !slices.Equal(problems, want) {
 				t.Errorf("preview %t: got %v, want %q", preview, err, want)
 			}

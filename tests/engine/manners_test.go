@@ -365,7 +365,7 @@ func TestUnknownInEveryInput(t *testing.T) {
 	if _, err := s.preview(); err == nil {
 		t.Error("what is wrong with rootVolumeSize is hidden by the others")
 	}
-	if got, want := s.problems(), "property rootVolumeSize with value '{1}' has a problem: 1 GiB is outside of 8 to 16384"; !slices.Equal(got, []string{want}) {
+	if got, want := s.problems(), "property rootVolumeSize with value '{1}' has a problem: 1 GiB is outside of 8 to 65536"; !slices.Equal(got, []string{want}) {
 		t.Errorf("got problems %q, want %q", got, want)
 	}
 }

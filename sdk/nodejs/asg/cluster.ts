@@ -245,7 +245,7 @@ export interface ClusterArgs {
      */
     retainVolume?: boolean;
     /**
-     * The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
+     * The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 65536. It holds the operating system and the node's etcd data. Default 20.
      */
     rootVolumeSize?: pulumi.Input<number | undefined>;
     /**

@@ -110,7 +110,7 @@ type clusterArgs struct {
 	ReleasesUrl *string `pulumi:"releasesUrl"`
 	// Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	RetainVolume *bool `pulumi:"retainVolume"`
-	// The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
+	// The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 65536. It holds the operating system and the node's etcd data. Default 20.
 	RootVolumeSize *int `pulumi:"rootVolumeSize"`
 	// The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
 	SshIngressCidr *string `pulumi:"sshIngressCidr"`
@@ -168,7 +168,7 @@ type ClusterArgs struct {
 	ReleasesUrl pulumi.StringPtrInput
 	// Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	RetainVolume *bool
-	// The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
+	// The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 65536. It holds the operating system and the node's etcd data. Default 20.
 	RootVolumeSize pulumi.IntPtrInput
 	// The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
 	SshIngressCidr pulumi.StringPtrInput

@@ -69,7 +69,7 @@ class ClusterArgs:
         :param pulumi.Input[_builtins.str] recovery: What is accepted after all of the cluster's metadata was lost. Unset, the default: a node that finds a formed cluster of which no member answers refuses to form another, since that overwrites the data. `reform`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.
         :param pulumi.Input[_builtins.str] releases_url: The base URL that nodes fetch the releases of EtcFS and etcd from; a mirror keeps the layout of github.com below it, `<owner>/<name>/releases/download/<tag>/<file>`. Every file is checked against its release's published checksums. Default `https://github.com`.
         :param _builtins.bool retain_volume: Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
-        :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
+        :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 65536. It holds the operating system and the node's etcd data. Default 20.
         :param pulumi.Input[_builtins.str] ssh_ingress_cidr: The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
         :param pulumi.Input[_builtins.str] subnet_id: The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
         :param pulumi.Input[Mapping[str, pulumi.Input[_builtins.str]]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
@@ -375,7 +375,7 @@ class ClusterArgs:
     @pulumi.getter(name="rootVolumeSize")
     def root_volume_size(self) -> pulumi.Input[Optional[_builtins.int]]:
         """
-        The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
+        The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 65536. It holds the operating system and the node's etcd data. Default 20.
         """
         return pulumi.get(self, "root_volume_size")
 
@@ -517,7 +517,7 @@ class Cluster(pulumi.ComponentResource):
         :param pulumi.Input[_builtins.str] recovery: What is accepted after all of the cluster's metadata was lost. Unset, the default: a node that finds a formed cluster of which no member answers refuses to form another, since that overwrites the data. `reform`: it forms an empty filesystem, and every file on the volume is lost. Remove it again afterwards.
         :param pulumi.Input[_builtins.str] releases_url: The base URL that nodes fetch the releases of EtcFS and etcd from; a mirror keeps the layout of github.com below it, `<owner>/<name>/releases/download/<tag>/<file>`. Every file is checked against its release's published checksums. Default `https://github.com`.
         :param _builtins.bool retain_volume: Whether the data volume stays in the account when the cluster is destroyed, or the volume is replaced. Nothing manages it afterwards, and it is charged until you delete it. Default `false`. It decides what is declared, so it takes neither a secret nor what is not known at preview.
-        :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 16384. It holds the operating system and the node's etcd data. Default 20.
+        :param pulumi.Input[_builtins.int] root_volume_size: The size of each node's own root volume (gp3, encrypted), in GiB, from 8 to 65536. It holds the operating system and the node's etcd data. Default 20.
         :param pulumi.Input[_builtins.str] ssh_ingress_cidr: The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.
         :param pulumi.Input[_builtins.str] subnet_id: The subnet that the nodes go into, such as `subnet-0123456789abcdef0`; its zone is the cluster's. Give this or `availabilityZone`, or both if they agree. Nodes need a way out to EC2, Auto Scaling, DynamoDB, S3, SSM and to the releases (`releasesUrl`).
         :param pulumi.Input[Mapping[str, pulumi.Input[_builtins.str]]] tags: Tags for everything that is created, besides `ClusterName`, `Role` and `Name`, which the component sets itself. At most 40; keys have up to 128 characters and do not start with `aws:`, values up to 256. They are no place for secrets: AWS shows them widely, and the state has them in plain text.
