@@ -242,7 +242,8 @@ var rules = []rule{
 		accepts: fmt.Sprintf("at most %d per GiB of `volumeSize`", maxIOPSPerGiB),
 		reason: func(v *values) string {
 			limit := v.volumeSize.with(v.volumeSize.v * maxIOPSPerGiB)
-			if v.volumeIOPS.known && limit.known && v.volumeIOPS.v <= maxVolumeIOPS && v.volumeIOPS.v > limit.v {
+			sized := limit.known && v.volumeSize.v >= minVolumeSize && v.volumeSize.v <= maxVolumeSize
+			if v.volumeIOPS.known && sized && v.volumeIOPS.v <= maxVolumeIOPS && v.volumeIOPS.v > limit.v {
 				return fmt.Sprintf("%d IOPS are too many for %d GiB: io2 has at most %d per GiB, so use %d or less, or raise volumeSize",
 					v.volumeIOPS, v.volumeSize, maxIOPSPerGiB, limit)
 			}
@@ -283,7 +284,7 @@ var rules = []rule{
 		accepts: fmt.Sprintf("short enough for the instances' user data to have at most %d bytes", maxUserData),
 		reason: func(v *values) string {
 			// What AWS has not told yet is measured at its longest.
-			data, err := userData(v.settings(), longestBucketName, longestSHA256)
+			data, err := userData(v.sound().settings(), longestBucketName, longestSHA256)
 			if err != nil || len(data) <= maxUserData {
 				return ""
 			}
@@ -673,6 +674,27 @@ func (v *values) settings() settings.Settings {
 		s.LaunchHook = readyHook(s.ClusterName)
 	}
 	return s
+}
+
+// sound is v with the settings that are refused as good as not known yet, so that
+// what is wrong with them does not hide what is wrong with all together.
+func (v *values) sound() *values {
+	sound := *v
+	for variable, in := range map[string]*value[string]{
+		"ETCFS_CLUSTER_NAME":         &sound.clusterName,
+		"ETCFS_VERSION":              &sound.etcfsVersion,
+		"ETCFS_ETCD_VERSION":         &sound.etcdVersion,
+		"ETCFS_LEASE_TTL":            &sound.leaseTTL,
+		"ETCFS_GITHUB_REPO":          &sound.githubRepo,
+		"ETCFS_RELEASES_URL":         &sound.releasesURL,
+		"ETCFS_ON_BOOTSTRAP_FAILURE": &sound.onBootstrapFailure,
+		"ETCFS_RECOVERY":             &sound.recovery,
+	} {
+		if setting(variable)(v) != "" {
+			in.known = false
+		}
+	}
+	return &sound
 }
 
 func known(field *string, v value[string], otherwise string) {

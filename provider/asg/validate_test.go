@@ -400,6 +400,40 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
+// A value that is refused is refused once, and hides nothing that is wrong with
+// others, nor makes something wrong with them.
+func TestRefusedNextToOthers(t *testing.T) {
+	t.Parallel()
+	type inputs = map[string]property.Value
+	long := property.New("https://mirror.example/" + strings.Repeat("x", 16384))
+	for _, test := range []struct {
+		name   string
+		inputs inputs
+		want   []string // paths
+	}{
+		{"no volume", inputs{"volumeSize": property.New(0.0)}, []string{"volumeSize"}},
+		{"a negative volume", inputs{"volumeSize": property.New(-10.0), "volumeIops": property.New(500.0)}, []string{"volumeSize"}},
+		{"user data next to a name", inputs{"clusterName": property.New("Demo"), "releasesUrl": long}, []string{"clusterName", "releasesUrl"}},
+		{
+			"user data next to settings",
+			inputs{
+				"etcfsVersion": property.New("v1"), "etcdVersion": property.New("v1"), "leaseTtl": property.New("1s"), "githubRepo": property.New("x"),
+				"onBootstrapFailure": property.New("x"), "recovery": property.New("x"), "releasesUrl": long,
+			},
+			[]string{"etcfsVersion", "etcdVersion", "leaseTtl", "githubRepo", "onBootstrapFailure", "recovery", "releasesUrl"},
+		},
+		{"user data that is long for what is refused", inputs{"githubRepo": property.New(strings.Repeat("x", 16384))}, []string{"githubRepo"}},
+	} {
+		w := newWorld()
+		w.preview = true
+		_, err := w.construct(t, given(test.inputs))
+		var problems refusal
+		if !errors.As(err, &problems) || !slices.Equal(problems.paths(), test.want) {
+			t.Errorf("%s: got %v, want %q refused", test.name, err, test.want)
+		}
+	}
+}
+
 // A value that is not known yet is neither refused nor does it hide what is
 // wrong with others.
 func TestUnknownInputs(t *testing.T) {
