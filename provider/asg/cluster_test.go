@@ -273,25 +273,30 @@ func TestSSHOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// In other partitions ARNs begin otherwise, and EC2's principal ends otherwise.
+// In other partitions ARNs begin otherwise. In China, and nowhere else, EC2's
+// principal ends otherwise.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	w.partition, w.dnsSuffix = "aws-cn", "amazonaws.com.cn"
-	if _, err := w.construct(t, given(nil)); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range w.children() {
-		if text := c.String(); strings.Contains(text, "arn:aws:") {
-			t.Errorf("an ARN of another partition in\n%s", text)
-		}
-	}
-	for role, want := range map[string]string{
-		"fs-node":           `"Service":"ec2.amazonaws.com.cn"`,
-		"fs-graceful-leave": `"Service":"lambda.amazonaws.com"`,
+	for _, test := range []struct{ partition, dnsSuffix, ec2 string }{
+		{"aws-cn", "amazonaws.com.cn", "ec2.amazonaws.com.cn"},
+		{"aws-us-gov", "amazonaws.com", "ec2.amazonaws.com"},
+		{"aws-eusc", "amazonaws.eu", "ec2.amazonaws.com"},
 	} {
-		if got := w.the(t, "aws:iam/role:Role", role).text(t, "assumeRolePolicy"); !strings.Contains(got, want+"}") {
-			t.Errorf("%s trusts %s, want %s", role, got, want)
+		w := newWorld()
+		w.partition, w.dnsSuffix = test.partition, test.dnsSuffix
+		if _, err := w.construct(t, given(nil)); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range w.children() {
+			if text := c.String(); strings.Contains(text, "arn:aws:") {
+				t.Errorf("%s: an ARN of another partition in\n%s", test.partition, text)
+			}
+		}
+		for role, service := range map[string]string{"fs-node": test.ec2, "fs-graceful-leave": "lambda.amazonaws.com"} {
+			want := `"Service":"` + service + `"}`
+			if got := w.the(t, "aws:iam/role:Role", role).text(t, "assumeRolePolicy"); !strings.Contains(got, want) {
+				t.Errorf("%s: %s trusts %s, want %s", test.partition, role, got, want)
+			}
 		}
 	}
 }

@@ -27,10 +27,9 @@ func (b *builder) identity(at place, s storage, a artifacts) (identity, error) {
 	}
 
 	role, err := iam.NewRole(b.ctx, b.child("node"), &iam.RoleArgs{
-		NamePrefix:  b.namePrefix("", "-node-", maxRolePrefix),
-		Description: pulumi.String("Nodes of an EtcFS cluster"),
-		// EC2 is one of the services whose principal ends in the partition's domain.
-		AssumeRolePolicy: trust(pulumi.Sprintf("ec2.%s", at.dnsSuffix)),
+		NamePrefix:       b.namePrefix("", "-node-", maxRolePrefix),
+		Description:      pulumi.String("Nodes of an EtcFS cluster"),
+		AssumeRolePolicy: trust(at.partition.ApplyT(ec2Principal).(pulumi.StringOutput)),
 		Tags:             b.tags(),
 	}, b.parent())
 	if err != nil {
@@ -61,6 +60,16 @@ func (b *builder) identity(at place, s storage, a artifacts) (identity, error) {
 		return identity{}, fmt.Errorf("declare the nodes' instance profile: %w", err)
 	}
 	return identity{profile.Name, role.Name, []pulumi.Resource{own, managed, profile}}, nil
+}
+
+// ec2Principal is EC2's name in trust policies: the same everywhere but in China.
+// It does not end in the partition's domain: the European Sovereign Cloud refuses
+// ec2.amazonaws.eu (https://github.com/pulumi/pulumi-eks/issues/2341).
+func ec2Principal(partition string) string {
+	if partition == "aws-cn" {
+		return "ec2.amazonaws.com.cn"
+	}
+	return "ec2.amazonaws.com"
 }
 
 // nodeStatements is what a node may do, each with who does it.

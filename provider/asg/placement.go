@@ -15,7 +15,6 @@ import (
 // place is where a cluster goes.
 type place struct {
 	partition pulumi.StringOutput
-	dnsSuffix pulumi.StringOutput
 	region    pulumi.StringOutput
 	account   pulumi.StringOutput
 
@@ -56,10 +55,8 @@ func (b *builder) inspect(args *ClusterArgs, mistakes map[string]mistake) (place
 	if v.availabilityZone.given {
 		zone = args.AvailabilityZone.ToStringPtrOutput().Elem()
 	}
-	partition := aws.GetPartitionOutput(b.ctx, aws.GetPartitionOutputArgs{}, b.parent())
 	return place{
-		partition: partition.Partition(),
-		dnsSuffix: partition.DnsSuffix(),
+		partition: aws.GetPartitionOutput(b.ctx, aws.GetPartitionOutputArgs{}, b.parent()).Partition(),
 		region:    aws.GetRegionOutput(b.ctx, aws.GetRegionOutputArgs{}, b.parent()).Name(),
 		account:   aws.GetCallerIdentityOutput(b.ctx, aws.GetCallerIdentityOutputArgs{}, b.parent()).AccountId(),
 		zone:      zone,
