@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
@@ -239,10 +240,12 @@ func (v value[T]) Format(state fmt.State, verb rune) {
 	fmt.Fprintf(state, fmt.FormatString(state, verb), v.v)
 }
 
-// newValues waits for the inputs, of which those with mistakes are not known.
+// newValues waits for the inputs, of which those with mistakes are not known. A
+// program that uses the library can make mistakes of its own.
 func newValues(ctx context.Context, args *ClusterArgs, mistakes map[string]mistake) (*values, error) {
 	node := settings.Defaults()
-	r := &reader{ctx: ctx, mistakes: mistakes, secret: map[string]bool{}}
+	r := &reader{ctx: ctx, mistakes: map[string]mistake{}, secret: map[string]bool{}}
+	maps.Copy(r.mistakes, mistakes)
 	v := &values{
 		availabilityZone: r.text("availabilityZone", args.AvailabilityZone),
 		subnetID:         r.text("subnetId", args.SubnetId),
@@ -283,7 +286,7 @@ func newValues(ctx context.Context, args *ClusterArgs, mistakes map[string]mista
 	if args.ClusterName != nil {
 		v.clusterName = r.text("clusterName", args.ClusterName.ToStringOutput().ToStringPtrOutput())
 	}
-	for path, mistake := range mistakes {
+	for path, mistake := range r.mistakes {
 		v.mistyped[path] = mistake.reason
 		v.secret[path] = mistake.secret
 	}
@@ -371,7 +374,8 @@ func (r *reader) dictionary(path string, in pulumi.StringMapInput) value[map[str
 
 func (r *reader) entry(path, index string, in pulumi.StringInput) value[string] {
 	if in == nil {
-		return value[string]{}
+		r.mistakes[path+index] = mistake{reason: isNot(null, aString)}
+		return value[string]{given: true}
 	}
 	entry := r.text(path+index, in.ToStringOutput().ToStringPtrOutput())
 	if entry.secret || r.mistakes[path+index].secret {

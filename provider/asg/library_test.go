@@ -53,13 +53,24 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("the library declares otherwise (-plugin +library):\n%s", diff)
 	}
 
-	err = pulumi.RunErr(func(ctx *pulumi.Context) error {
-		_, err := asg.NewCluster(ctx, "fs", nil)
-		return err
-	}, pulumi.WithMocks("project", "stack", newWorld()))
-	for _, want := range []string{"clusterName: is missing", "availabilityZone: is missing"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
+	for _, test := range []struct {
+		args *asg.ClusterArgs
+		want []string
+	}{
+		{nil, []string{"clusterName: is missing", "availabilityZone: is missing"}},
+		{
+			&asg.ClusterArgs{AlarmActions: pulumi.StringArray{nil}, Tags: pulumi.StringMap{"Team": nil}},
+			[]string{"clusterName: is missing", "alarmActions[0]: is null, and must be a string", `tags["Team"]: is null, and must be a string`},
+		},
+	} {
+		err = pulumi.RunErr(func(ctx *pulumi.Context) error {
+			_, err := asg.NewCluster(ctx, "fs", test.args)
+			return err
+		}, pulumi.WithMocks("project", "stack", newWorld()))
+		for _, want := range test.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q in it", err, want)
+			}
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (c *typeChecker) text(path string, in property.Value) property.Value {
 	if in.IsString() || in.IsComputed() {
 		return in
 	}
-	want := "a string"
+	want := aString
 	if in.IsNumber() || in.IsBool() {
 		want = "a string, in quotes"
 	}
@@ -67,10 +67,16 @@ func (c *typeChecker) text(path string, in property.Value) property.Value {
 }
 
 func (c *typeChecker) whole(path string, in property.Value) property.Value {
-	if in.IsComputed() || in.IsNumber() && in.AsNumber() == math.Trunc(in.AsNumber()) && math.Abs(in.AsNumber()) <= math.MaxInt32 {
+	switch {
+	case in.IsComputed():
+		return in
+	case !in.IsNumber() || in.AsNumber() != math.Trunc(in.AsNumber()):
+		c.refuse(path, in, "a whole number")
+	case math.Abs(in.AsNumber()) > math.MaxInt32:
+		c.refuse(path, in, fmt.Sprintf("a whole number from %d to %d", -math.MaxInt32, math.MaxInt32))
+	default:
 		return in
 	}
-	c.refuse(path, in, "a whole number")
 	return property.New(0.0)
 }
 
@@ -126,19 +132,28 @@ func (c *typeChecker) dictionary(path string, in property.Value) property.Value 
 }
 
 func (c *typeChecker) refuse(path string, in property.Value, want string) {
-	c.mistakes[path] = mistake{fmt.Sprintf("is %s, and must be %s", kind(in), want), in.HasSecrets()}
+	c.mistakes[path] = mistake{isNot(kind(in), want), in.HasSecrets()}
 }
+
+func isNot(kind, want string) string { return fmt.Sprintf("is %s, and must be %s", kind, want) }
+
+// What is often said.
+const null, aString = "null", "a string"
 
 // kind says what a value is, and unless that is a secret which.
 func kind(in property.Value) string {
 	var name, value string
 	switch {
 	case in.IsNull():
-		return "null"
+		return null
 	case in.IsString():
 		name, value = "string", strconv.Quote(in.AsString())
 	case in.IsNumber():
-		name, value = "number", strconv.FormatFloat(in.AsNumber(), 'g', -1, 64)
+		format := byte('f')
+		if math.Abs(in.AsNumber()) >= 1e21 { // in full it would be many zeros
+			format = 'g'
+		}
+		name, value = "number", strconv.FormatFloat(in.AsNumber(), format, -1, 64)
 	case in.IsBool():
 		name, value = "boolean", strconv.FormatBool(in.AsBool())
 	case in.IsArray():

@@ -3,6 +3,7 @@ package asg_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -300,7 +301,10 @@ func TestTypes(t *testing.T) {
 		{inputs{"subnetId": entry(text)}, "subnetId: is a map, and must be a string"},
 		{inputs{"minSize": text}, `minSize: is the string "x", and must be a whole number`},
 		{inputs{"minSize": property.New(1.5)}, "minSize: is the number 1.5, and must be a whole number"},
-		{inputs{"maxSize": property.New(1e300)}, "maxSize: is the number 1e+300, and must be a whole number"},
+		{inputs{"maxSize": property.New(1e300)}, "maxSize: is the number 1e+300, and must be a whole number from -2147483647 to 2147483647"},
+		{inputs{"maxSize": property.New(2147483648.0)}, "maxSize: is the number 2147483648, and must be a whole number from -2147483647 to 2147483647"},
+		{inputs{"maxSize": property.New(math.Inf(-1))}, "maxSize: is the number -Inf, and must be a whole number from -2147483647 to 2147483647"},
+		{inputs{"minSize": property.New(math.NaN())}, "minSize: is the number NaN, and must be a whole number"},
 		{inputs{"waitForReady": property.New("true"), "instanceRefresh": yes}, `waitForReady: is the string "true", and must be true or false`},
 		{inputs{"instanceRefresh": unknown}, "instanceRefresh: is not known before something else is created, and what is declared depends on it: give true or false in plain"},
 		{inputs{"finalSnapshot": yes.WithSecret(true)}, "finalSnapshot (secret): is a secret that cannot be kept, since what is declared depends on it: give true or false in plain"},
