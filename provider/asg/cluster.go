@@ -9,10 +9,13 @@
 package asg
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pulumi/pulumi-go-provider/infer"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	perrors "github.com/pulumi/pulumi/sdk/v3/go/pulumi/errors"
 
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
 )
@@ -46,10 +49,13 @@ type Cluster struct {
 // node's programs are compiled from this module's source with the Go toolchain.
 //
 // It waits for the inputs that depend on other resources, in order to judge
-// them, and returns an *errors.InputPropertiesError that lists everything that
-// is wrong with them.
+// them, and returns an error that wraps an *errors.InputPropertiesError, which
+// lists everything that is wrong with them.
 func NewCluster(ctx *pulumi.Context, name string, args *ClusterArgs, opts ...pulumi.ResourceOption) (*Cluster, error) {
 	cluster, err := construct(ctx, name, args, nil, artifact.Installed(), opts...)
+	if refused, ok := errors.AsType[*perrors.InputPropertiesError](err); ok {
+		return nil, &refusedError{refused}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +63,21 @@ func NewCluster(ctx *pulumi.Context, name string, args *ClusterArgs, opts ...pul
 		return nil, fmt.Errorf("register the outputs of %s: %w", name, err)
 	}
 	return cluster, nil
+}
+
+// refusedError tells one problem per line, as the engine does with a plugin's;
+// the SDK's own error writes them without as much as a space in between.
+type refusedError struct{ problems *perrors.InputPropertiesError }
+
+func (e *refusedError) Unwrap() error { return e.problems }
+
+func (e *refusedError) Error() string {
+	var text strings.Builder
+	text.WriteString(e.problems.Message)
+	for _, problem := range e.problems.Errors {
+		fmt.Fprintf(&text, "\n  - %s", problem)
+	}
+	return text.String()
 }
 
 // construct is the table of contents of what a cluster consists of. What is

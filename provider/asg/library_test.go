@@ -68,8 +68,8 @@ func TestLibrary(t *testing.T) {
 			return err
 		}, pulumi.WithMocks("project", "stack", newWorld()))
 		for _, want := range test.want {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q in it", err, want)
+			if err == nil || !strings.Contains(err.Error(), "\n  - "+want) {
+				t.Errorf("got %v, want %q in it, on a line of its own", err, want)
 			}
 		}
 	}
