@@ -3,6 +3,7 @@ package asg_test
 import (
 	"encoding/base64"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -231,6 +232,34 @@ func TestPlacement(t *testing.T) {
 		}
 		if got := w.the(t, "aws:ebs/volume:Volume", "fs-data").text(t, "availabilityZone"); got != zone {
 			t.Errorf("%s: the volume is in %s, want %s", test.name, got, zone)
+		}
+	}
+}
+
+// A volume does not outlive its nodes, which cannot be reached from another VPC,
+// nor its name; it stays where both do.
+func TestVolumeIsReplacedWithItsNodes(t *testing.T) {
+	t.Parallel()
+	const here = "vpc-0123456789abcdef0"
+	trigger := func(name, vpcID string) string {
+		w := newWorld()
+		w.vpcID = vpcID
+		if _, err := w.construct(t, map[string]property.Value{"clusterName": property.New(name), "subnetId": property.New(subnetID)}); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(w.the(t, "aws:ebs/volume:Volume", "fs-data").trigger.AsInterface())
+	}
+	was := trigger("demo", here)
+	for _, test := range []struct {
+		name, vpcID string
+		replaced    bool
+	}{
+		{"demo", here, false},
+		{"other", here, true},
+		{"demo", "vpc-0fedcba9876543210", true},
+	} {
+		if got := trigger(test.name, test.vpcID) != was; got != test.replaced {
+			t.Errorf("as %s in %s the volume is replaced: %t, want %t", test.name, test.vpcID, got, test.replaced)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 	// have agreed on.
 	Moved Effect = "The group with its nodes, the seed table and the data volume, which cannot leave its zone, are replaced: **the data is lost**, unless a snapshot is kept."
 	// Moves depends on where to.
-	Moves Effect = "Within the zone, new nodes start in the other subnet and running ones stay. In another zone the group with its nodes, the seed table and the data volume are replaced: **the data is lost**, unless a snapshot is kept."
+	Moves Effect = "Within the zone and the VPC, new nodes start in the other subnet and running ones stay. In another zone or VPC the group with its nodes, the seed table and the data volume are replaced: **the data is lost**, unless a snapshot is kept."
 	// Nothing changes nothing until something else happens.
 	Nothing Effect = "Nothing is changed now; it matters when the cluster is destroyed."
 )

@@ -20,10 +20,10 @@ type storage struct {
 func (b *builder) storage(at place) (storage, error) {
 	options := []pulumi.ResourceOption{
 		b.parent(),
-		// Under another name a cluster starts with a new etcd, which must never
-		// meet a volume with data. And a volume goes with its nodes, so they are
-		// gone before it is replaced.
-		pulumi.ReplacementTrigger(b.in.clusterName), pulumi.DeleteBeforeReplace(true),
+		// Under another name, and in a VPC where no running node is reached, a
+		// cluster starts with a new etcd, which must never meet a volume with data.
+		// And a volume goes with its nodes, so they are gone before it is replaced.
+		pulumi.ReplacementTrigger(pulumi.Sprintf("%s in %s", b.in.clusterName, at.vpcID)), pulumi.DeleteBeforeReplace(true),
 	}
 	if b.in.retainVolume {
 		// Not said otherwise: false would stand against retainOnDelete of the

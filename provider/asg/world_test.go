@@ -22,6 +22,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/etcfs/pulumi-etcfs/provider"
 	"github.com/etcfs/pulumi-etcfs/provider/artifact"
@@ -37,6 +38,7 @@ type world struct {
 	dnsSuffix string
 	// noSubnet fails the subnet lookup.
 	noSubnet bool
+	vpcID    string
 	// types are the instance types that exist besides the default one.
 	types map[string]instanceType
 
@@ -53,6 +55,9 @@ type child struct {
 	provider     string
 	dependencies []string // URNs
 	urn          string
+	// trigger is the option replacementTrigger, with which a resource is replaced
+	// when it changes.
+	trigger *structpb.Value
 }
 
 // instanceType is what AWS tells about an instance type.
@@ -69,7 +74,7 @@ type lookup struct {
 }
 
 func newWorld() *world {
-	return &world{partition: "aws", dnsSuffix: "amazonaws.com", resources: map[string]child{}}
+	return &world{partition: "aws", dnsSuffix: "amazonaws.com", vpcID: "vpc-0123456789abcdef0", resources: map[string]child{}}
 }
 
 // Identities of what the world creates; volumes have one that a node accepts.
@@ -101,7 +106,7 @@ func (w *world) Call(args pulumi.MockCallArgs) (presource.PropertyMap, error) {
 		if asked, ok := args.Args["availabilityZone"]; ok {
 			in = asked.StringValue()
 		}
-		return presource.NewPropertyMapFromMap(map[string]any{"id": subnetID, "availabilityZone": in, "vpcId": "vpc-0123456789abcdef0"}), nil
+		return presource.NewPropertyMapFromMap(map[string]any{"id": subnetID, "availabilityZone": in, "vpcId": w.vpcID}), nil
 	case "aws:index/getAvailabilityZones:getAvailabilityZones":
 		return presource.NewPropertyMapFromMap(map[string]any{"id": "eu-west-1", "names": []any{zone, "eu-west-1b"}}), nil
 	case "aws:ec2/getInstanceType:getInstanceType":
@@ -158,7 +163,7 @@ func (w *world) NewResource(args pulumi.MockResourceArgs) (string, presource.Pro
 	made := child{
 		typ: args.TypeToken, name: args.Name, inputs: args.Inputs,
 		parent: rpc.GetParent(), provider: rpc.GetProvider(), dependencies: slices.Compact(dependencies),
-		urn: urnOf(rpc.GetParent(), args.TypeToken, args.Name),
+		urn: urnOf(rpc.GetParent(), args.TypeToken, args.Name), trigger: rpc.GetReplacementTrigger(),
 	}
 	w.mu.Lock()
 	w.resources[key(args.TypeToken, args.Name)] = made
