@@ -105,7 +105,7 @@ func (a *ClusterArgs) Annotate(text infer.Annotator) {
 	text.Describe(&a.KeyName, "The EC2 key pair that is put on the nodes. None by default: nobody needs to log in, and SSM Session Manager works without.")
 	text.Describe(&a.SshIngressCidr, "The IPv4 range, such as `203.0.113.7/32`, from which the nodes accept SSH (tcp 22). Unset by default: no rule is created.")
 	text.Describe(&a.InstanceProfile, "The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. "+
-		"Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.")
+		"Its role needs the permissions that the created role is granted, which docs/operations.md lists, and the managed policy `AmazonSSMManagedInstanceCore`.")
 
 	text.Describe(&a.VolumeSize, fmt.Sprintf("The size of the shared data volume (io2 Multi-Attach, encrypted), in GiB, from %d to %d, and at least %d per node of `maxSize`, "+
 		"the space that a node which writes takes for itself at a time. It can grow later, never shrink. Default %d.",

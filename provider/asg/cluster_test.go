@@ -2,10 +2,12 @@ package asg_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -283,6 +285,61 @@ func TestExistingInstanceProfile(t *testing.T) {
 	if got := outputs.Get("nodeRoleName"); got.AsString() != "" {
 		t.Errorf("got nodeRoleName %q, want none", got.AsString())
 	}
+}
+
+// What the manual says that a role of one's own needs is what the component's
+// own may do.
+func TestManualListsThePermissions(t *testing.T) {
+	t.Parallel()
+	manual, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, listed, _ := strings.Cut(string(manual), "```json\n")
+	listed, _, _ = strings.Cut(listed, "```")
+	w := newWorld()
+	if _, err := w.construct(t, given(map[string]property.Value{"waitForReady": property.New(true)})); err != nil {
+		t.Fatal(err)
+	}
+	granted := w.the(t, "aws:iam/rolePolicy:RolePolicy", "fs-node").text(t, "policy")
+	if diff := cmp.Diff(actions(t, granted), actions(t, listed)); diff != "" {
+		t.Errorf("actions (-granted +listed):\n%s", diff)
+	}
+}
+
+// actions are what a policy allows on some resource, and what on any.
+func actions(t *testing.T, policy string) map[string][]string {
+	t.Helper()
+	var document struct {
+		Statement []struct{ Action, Resource any }
+	}
+	if err := json.Unmarshal([]byte(policy), &document); err != nil {
+		t.Fatalf("%v in %s", err, policy)
+	}
+	texts := func(of any) (list []string) {
+		switch of := of.(type) {
+		case string:
+			return []string{of}
+		case []any:
+			for _, each := range of {
+				list = append(list, fmt.Sprint(each))
+			}
+		}
+		return list
+	}
+	allowed := map[string][]string{}
+	for _, statement := range document.Statement {
+		on := "some"
+		if slices.Contains(texts(statement.Resource), "*") {
+			on = "any"
+		}
+		allowed[on] = append(allowed[on], texts(statement.Action)...)
+	}
+	for on, list := range allowed {
+		slices.Sort(list)
+		allowed[on] = slices.Compact(list)
+	}
+	return allowed
 }
 
 func TestSSHOnlyWhenAsked(t *testing.T) {

@@ -22,6 +22,8 @@ const (
 	Moved Effect = "The group with its nodes, the seed table and the data volume, which cannot leave its zone, are replaced: **the data is lost**, unless a snapshot is kept."
 	// Moves depends on where to.
 	Moves Effect = "Within the zone and the VPC, new nodes start in the other subnet and running ones stay. In another zone or VPC the group with its nodes, the seed table and the data volume are replaced: **the data is lost**, unless a snapshot is kept."
+	// Disowns takes the nodes' role away.
+	Disowns Effect = "A new version of the launch template, which new nodes start from. When it is set for the first time, the role and the profile that were created are deleted: nodes that still run with them lose their permissions at once, so have them replaced."
 	// Nothing changes nothing until something else happens.
 	Nothing Effect = "Nothing is changed now; it matters when the cluster is destroyed."
 )
@@ -49,7 +51,7 @@ func Inputs() []Input {
 		{"rootVolumeSize", strconv.Itoa(defaultRootVolumeSize), NewNodes},
 		{"keyName", "", NewNodes},
 		{"sshIngressCidr", "", InPlace},
-		{"instanceProfile", "", NewNodes},
+		{"instanceProfile", "", Disowns},
 		{"volumeSize", strconv.Itoa(defaultVolumeSize), InPlace},
 		{"volumeIops", strconv.Itoa(defaultVolumeIOPS), InPlace},
 		{"etcfsVersion", node.Version, NewNodes},

@@ -50,7 +50,7 @@ func TestEffectOfEachInput(t *testing.T) {
 		"sshIngressCidr":   {args: pulumi.Map{"sshIngressCidr": pulumi.String("203.0.113.7/32")}, want: []string{"create SecurityGroupIngressRule ingress-ssh"}},
 		"instanceProfile": {args: pulumi.Map{"instanceProfile": pulumi.String("etcfs-nodes")}, want: slices.Concat([]string{
 			"delete InstanceProfile node", "delete Role node", "delete RolePolicy node", "delete RolePolicyAttachment node-ssm",
-		}, template)},
+		}, template), effect: asg.Disowns},
 		"volumeSize":         {args: pulumi.Map{"volumeSize": pulumi.Int(20)}, want: []string{"update Volume data"}},
 		"volumeIops":         {args: pulumi.Map{"volumeIops": pulumi.Int(1000)}, want: []string{"update Volume data"}},
 		"etcfsVersion":       {args: pulumi.Map{"etcfsVersion": pulumi.String("0.36.0")}, want: template},

@@ -201,7 +201,7 @@ export interface ClusterArgs {
      */
     githubRepo?: pulumi.Input<string | undefined>;
     /**
-     * The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
+     * The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, which docs/operations.md lists, and the managed policy `AmazonSSMManagedInstanceCore`.
      */
     instanceProfile?: pulumi.Input<string | undefined>;
     /**

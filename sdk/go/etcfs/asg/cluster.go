@@ -88,7 +88,7 @@ type clusterArgs struct {
 	FinalSnapshot *bool `pulumi:"finalSnapshot"`
 	// The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
 	GithubRepo *string `pulumi:"githubRepo"`
-	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
+	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, which docs/operations.md lists, and the managed policy `AmazonSSMManagedInstanceCore`.
 	InstanceProfile *string `pulumi:"instanceProfile"`
 	// Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	InstanceRefresh *bool `pulumi:"instanceRefresh"`
@@ -146,7 +146,7 @@ type ClusterArgs struct {
 	FinalSnapshot *bool
 	// The GitHub repository, `owner/name`, whose releases hold the EtcFS packages. Default `etcfs/etcfs`.
 	GithubRepo pulumi.StringPtrInput
-	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, and the managed policy `AmazonSSMManagedInstanceCore`.
+	// The name of an existing instance profile for the nodes, in place of the role and profile that are created by default. Its role needs the permissions that the created role is granted, which docs/operations.md lists, and the managed policy `AmazonSSMManagedInstanceCore`.
 	InstanceProfile pulumi.StringPtrInput
 	// Whether running nodes are replaced when the launch template changes: one at a time, each new one mounted before an old one leaves. It needs `waitForReady`, and room for one more attachment of the volume. `pulumi up` starts it and does not wait for its end. Default `false`: running nodes keep the old template until they are replaced for another reason. It decides what is declared, so it takes neither a secret nor what is not known at preview.
 	InstanceRefresh *bool
