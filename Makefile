@@ -37,7 +37,7 @@ tooled = ETCFS_TOOLS="$$(tools/install stack)"
 
 .PHONY: test
 test: build ## Run every test
-	@$(tooled) && export ETCFS_TOOLS && go test -count=1 ./...
+	@$(tooled) && export ETCFS_TOOLS && go test -count=1 -timeout=40m ./...
 
 .PHONY: demo
 demo: build ## Show the life of a cluster in a region in a box: up, scale out and in, lose a node, destroy
