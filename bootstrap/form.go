@@ -85,7 +85,7 @@ func (b *Bootstrap) recordFormed(ctx context.Context) error {
 				return b.askAbout(ctx, view, ownErr)
 			case own == item.ClusterID:
 				// Recorded, perhaps by another node on this one's behalf, and long ago.
-				if err := b.reassert(ctx, view); err != nil {
+				if err := b.reassert(ctx, own); err != nil {
 					return err
 				}
 				return b.belong(own)

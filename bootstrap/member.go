@@ -127,7 +127,7 @@ func (b *Bootstrap) returnAsMember(ctx context.Context, cluster string) error {
 			return err
 		}
 		if known {
-			return b.reassert(ctx, view)
+			return b.reassert(ctx, cluster)
 		}
 		// The item was lost, is the shell bootstrap's, or is the claim of a node
 		// that did not see this one. The data is here: no daemon starts before
@@ -144,10 +144,20 @@ func (b *Bootstrap) returnAsMember(ctx context.Context, cluster string) error {
 // nobody answer may be taking a formed cluster's item over right now: one of the
 // two writes fails, and after this one the item is too young to be taken over
 // before everybody counts this node as one that may hold the metadata.
-func (b *Bootstrap) reassert(ctx context.Context, view membership.View) error {
-	item := *view.Item
-	item.SeedIP, item.InstanceID, item.CreatedAt = b.Node.PrivateIP, b.Node.InstanceID, later(item, view.Now)
-	won, err := b.write(ctx, view.Item, &item)
+//
+// The item is read anew: a look that waits for a silent peer takes seconds, in
+// which another one of sixteen nodes that come back together has written.
+func (b *Bootstrap) reassert(ctx context.Context, cluster string) error {
+	old, now, err := b.Seed.Read(ctx)
+	if err := transient(&b.seen.reading, err); err != nil {
+		return err
+	}
+	if old == nil || old.State != membership.StateFormed || old.ClusterID != cluster {
+		return errors.New("the seed item has changed meanwhile")
+	}
+	item := *old
+	item.SeedIP, item.InstanceID, item.CreatedAt = b.Node.PrivateIP, b.Node.InstanceID, later(item, now)
+	won, err := b.write(ctx, old, &item)
 	if err == nil && !won {
 		return errors.New("the seed item has changed meanwhile")
 	}

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,38 @@ func story(t *testing.T, tell func(*testing.T, *world)) {
 		tell(t, w)
 		w.judge(t)
 		w.end(t)
+	})
+}
+
+// TestSixteenReturnBesideASilentOne: a whole cluster boots again, beside a machine
+// at which nothing even refuses a connection, so that every look takes seconds. All
+// date the item, one after another.
+func TestSixteenReturnBesideASilentOne(t *testing.T) {
+	t.Parallel()
+	story(t, func(t *testing.T, w *world) {
+		w.launchAt("10.0.1.99")
+		var nodes []*machine
+		for i := range 16 {
+			m := w.launchAt(fmt.Sprintf("10.0.1.%d", i+1))
+			m.boot()
+			nodes = append(nodes, m)
+		}
+		pass(2 * time.Minute)
+		for _, m := range nodes {
+			w.crash(m, true, false)
+		}
+		w.silence = 4 * time.Second
+		for _, m := range nodes {
+			m.boot()
+		}
+		pass(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, m := range nodes {
+			if m.mounted == "" {
+				t.Errorf("%s is not back after a minute", m.ID)
+			}
+		}
 	})
 }
 

@@ -51,6 +51,7 @@ type world struct {
 	reform  bool                          // the user accepts a loss: settings carry it
 	replace bool                          // the group replaces an instance that fails without etcd data
 	slow    time.Duration                 // how long every etcd takes to serve, at least
+	silence time.Duration                 // how long it takes to find that nothing answers
 	hook    func(m *machine, call string) // runs before some calls have their effect
 
 	daemons  map[string]bool // clusters on which a daemon was started
@@ -305,6 +306,9 @@ func (e etcdOf) Probe(_ context.Context, ip string) etcd.Reading {
 		member := e.world.clusters[m.cluster].member(m.member)
 		return etcd.Reading{Health: membership.Healthy, ClusterID: m.cluster, Learner: member != nil && member.Learner}, nil
 	})
+	if reading.Health == membership.Silent {
+		pass(e.world.silence)
+	}
 	return reading
 }
 
