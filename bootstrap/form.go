@@ -46,15 +46,6 @@ func (b *Bootstrap) form(ctx context.Context, claim membership.Item) error {
 	return b.recordFormed(ctx)
 }
 
-// resumeForming goes on after a crash between the first start of etcd and the
-// record of it in the seed item.
-func (b *Bootstrap) resumeForming(ctx context.Context) error {
-	if err := b.Units.StartNoBlock(ctx, etcdUnit); err != nil {
-		return fmt.Errorf("start etcd: %w", err)
-	}
-	return b.recordFormed(ctx)
-}
-
 // formPatience is how long this node's own new etcd may take to serve. One that
 // was killed in its first moments has a write-ahead log without the entry that
 // makes it a member, and never will.
@@ -70,14 +61,28 @@ const formPatience = 30 * time.Second
 // cluster has been recorded nobody will ever record this one, and it is given
 // up.
 func (b *Bootstrap) recordFormed(ctx context.Context) error {
-	began := time.Now()
+	var started time.Time
 	return phase.Poll(ctx, pace, func(ctx context.Context) error {
 		view, err := b.look(ctx)
 		if err != nil {
 			return err
 		}
-		own, _, ownErr := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
 		item := view.Item
+		if item == nil {
+			// The claim is gone, and nothing tells any more that it was not taken over,
+			// and another cluster recorded. What forbids a first claim forbids this.
+			if decision := membership.Decide(view); decision.Action != membership.Claim {
+				started = time.Time{}
+				return b.follow(ctx, decision)
+			}
+		}
+		if started.IsZero() {
+			started = time.Now()
+			if err := b.Units.StartNoBlock(ctx, etcdUnit); err != nil {
+				return phase.Permanent(fmt.Errorf("start etcd: %w", err))
+			}
+		}
+		own, _, ownErr := b.Etcd.ClusterID(ctx, b.Node.PrivateIP)
 		switch {
 		case item != nil && item.State == membership.StateFormed:
 			switch {
@@ -93,15 +98,36 @@ func (b *Bootstrap) recordFormed(ctx context.Context) error {
 				return b.abandon(ctx, own)
 			}
 		case item != nil && item.State == membership.StateUnknown && ownErr == nil:
-			return b.giveWayToShell(ctx, view, own)
+			return b.besideShell(ctx, view, own)
 		case ownErr == nil:
 			return b.record(ctx, view, own)
-		case time.Since(began) > formPatience:
+		case time.Since(started) > formPatience:
 			return b.startOver(ctx, view, "the new etcd did not come up")
 		default:
 			return b.etcdFailure(ctx, ownErr)
 		}
 	})
+}
+
+// follow does what a node without an etcd decides while there is no seed item. It
+// has the cluster that it finds recorded; the next reading compares that one with
+// its own. As long as it waits, nobody may find its etcd and take it for the
+// cluster.
+func (b *Bootstrap) follow(ctx context.Context, decision membership.Decision) error {
+	b.report(decision)
+	if decision.Action == membership.Join {
+		if _, err := b.write(ctx, nil, decision.Write); err != nil {
+			return err
+		}
+		return errors.New("the seed item is being written")
+	}
+	if err := b.stopEtcd(ctx); err != nil {
+		return err
+	}
+	if decision.Action == membership.Refuse {
+		return phase.Permanent(&RefusedError{decision.Reason})
+	}
+	return errors.New(decision.Reason)
 }
 
 // record has the seed item, which does not say formed, name the cluster that
@@ -165,14 +191,15 @@ func (b *Bootstrap) startOver(ctx context.Context, view membership.View, reason 
 	return phase.Permanent(b.giveWay(ctx, reason))
 }
 
-// giveWayToShell decides what becomes of the cluster formed here when a node of
-// the shell bootstrap has written the item. Either it joins this cluster, or it
-// has taken over: then it starts its daemons without a further write, so this
-// node has lost already.
-func (b *Bootstrap) giveWayToShell(ctx context.Context, view membership.View, clusterID string) error {
-	rival := view.Rival(clusterID)
+// besideShell decides between an etcd that this node formed and an item of the
+// shell bootstrap, which a node of that writes when it takes over and when it
+// joins. One that takes over starts its daemons without a further write, so this
+// node has lost already. One that joins names whom it joins through, before it is
+// a member: a cluster that it finds gone by then holds it up for good.
+func (b *Bootstrap) besideShell(ctx context.Context, view membership.View, own string) error {
+	rival := view.Rival(own)
 	if rival == "" {
-		return b.record(ctx, view, clusterID)
+		return b.record(ctx, view, own)
 	}
 	members, err := b.Etcd.Members(ctx, []string{etcd.ClientURL(b.Node.PrivateIP)})
 	if err != nil {

@@ -59,7 +59,7 @@ func (b *Bootstrap) tryMember(ctx context.Context) error {
 	}
 	switch {
 	case hasData && cluster == forming:
-		return b.resumeForming(ctx)
+		return b.recordFormed(ctx)
 	case hasData:
 		return b.returnAsMember(ctx, cluster)
 	case cluster == forming:

@@ -303,6 +303,94 @@ func TestDataOfAnotherClusterIsKept(t *testing.T) {
 	})
 }
 
+// TestFormedWithoutItem: a node was cut off before its new etcd was recorded,
+// another one took over and its cluster was, and then the table is emptied. The
+// first one's etcd is not recorded in its place, be it one that serves or one that
+// never will, nor may a third node take it for the cluster.
+func TestFormedWithoutItem(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]bool{"its etcd serves": false, "its etcd never will": true} {
+		for other, stopped := range map[string]bool{"the other serves": false, "the other is stopped": true} {
+			t.Run(name+", "+other, func(t *testing.T) {
+				t.Parallel()
+				story(t, func(t *testing.T, w *world) {
+					a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+					a.boot()
+					for w.etcdOf(a) == "" {
+						pass(10 * time.Millisecond)
+					}
+					w.crash(a, true, false)
+					pass(membership.TakeoverAge + time.Minute)
+					b.boot()
+					pass(time.Minute)
+					formed := w.etcdOf(b)
+					if stopped {
+						w.stop(b)
+					}
+					w.mu.Lock()
+					w.item, a.broken = nil, broken
+					w.mu.Unlock()
+					a.boot()
+					pass(time.Minute)
+					w.launchAt("10.0.0.3").boot()
+					pass(30 * time.Minute)
+					if stopped {
+						w.start(b)
+						pass(30 * time.Minute)
+					}
+					w.mu.Lock()
+					if len(w.daemons) != 1 || !w.daemons[formed] {
+						t.Errorf("daemons were started on %v, want them on %s only", w.daemons, formed)
+					}
+					w.mu.Unlock()
+					w.judgeAdmission(t)
+				})
+			})
+		}
+	}
+}
+
+// TestShellJoinsWhileForming: a node of the shell bootstrap points the item at
+// whom it joins through: at a seed that has not recorded its own cluster yet, or at
+// a member, where the seed's bootstrap was killed and another node has recorded it.
+// Neither is a takeover, and the seed's etcd is kept.
+func TestShellJoinsWhileForming(t *testing.T) {
+	t.Parallel()
+	for name, joined := range map[string]bool{"through the seed": false, "through a member": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(t *testing.T, w *world) {
+				a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+				a.boot()
+				for w.etcdOf(a) == "" {
+					pass(10 * time.Millisecond)
+				}
+				formed := w.etcdOf(a)
+				if joined {
+					w.crash(a, false, false)
+					b.boot()
+					pass(5 * time.Minute)
+					w.shellJoins(b)
+					a.boot()
+				} else {
+					w.mu.Lock()
+					w.item, w.shell = &membership.Item{ClusterName: "demo", SeedIP: a.IP, CreatedAt: time.Now().Truncate(time.Second)}, true
+					w.mu.Unlock()
+					pass(time.Minute)
+					b.boot()
+				}
+				pass(5 * time.Minute)
+				w.mu.Lock()
+				if a.mounted != formed || b.mounted != formed {
+					t.Errorf("daemons were started on %q and %q, want them on %s", a.mounted, b.mounted, formed)
+				}
+				w.mu.Unlock()
+				w.judgeAdmission(t)
+			})
+		})
+	}
+}
+
 // TestShellTakesOverWhileMemberReboots: the only member reboots, and a node of
 // the shell bootstrap finds nobody and takes the old item over. It starts its
 // etcd and its daemons a little later, without another write.
