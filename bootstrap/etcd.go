@@ -143,14 +143,22 @@ func (b *Bootstrap) belong(cluster string) error {
 	if err := b.writeFile(clusterFile, cluster, 0o644); err != nil {
 		return err
 	}
-	folder, err := os.Open(b.path(filepath.Dir(clusterFile)))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", clusterFile, err)
-	}
-	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
+	if err := b.syncFolderOf(clusterFile); err != nil {
 		return fmt.Errorf("write %s: %w", clusterFile, err)
 	}
 	return nil
+}
+
+// syncFolderOf has what was made or removed at the path survive a loss of power.
+func (b *Bootstrap) syncFolderOf(path string) error {
+	folder, err := os.Open(b.path(filepath.Dir(path)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // belongs says whose data etcd has on this disk, "" while nothing is written
@@ -165,13 +173,15 @@ func (b *Bootstrap) belongs() (cluster string, err error) {
 
 // wipe stops etcd and removes its data, after the cluster has let go of this
 // node's member or where there never was one. The write-ahead log goes after the
-// rest: as long as it is there, whatever a crash leaves is known to be old.
+// rest: as long as it is there, whatever a crash leaves is known to be old. It
+// returns once that is on the disk: a log that a loss of power brings back beside
+// a new member is taken for that one's, which holds everybody up.
 func (b *Bootstrap) wipe(ctx context.Context) error {
 	if err := b.stopEtcd(ctx); err != nil {
 		return err
 	}
 	for _, path := range []string{settings.EtcdDataDir, settings.EtcdWALDir, clusterFile} {
-		if err := os.RemoveAll(b.path(path)); err != nil {
+		if err := errors.Join(os.RemoveAll(b.path(path)), b.syncFolderOf(path)); err != nil {
 			return fmt.Errorf("remove etcd's data: %w", err)
 		}
 	}
