@@ -140,7 +140,7 @@ func (v View) withFormed() Decision {
 		return v.join(members[0], "%s is healthy", members[0])
 	}
 	if others := v.healthy(""); len(others) > 0 {
-		return v.waitOrRefuse("%s serves etcd cluster %s, but the seed item names cluster %s",
+		return v.waitForChoice("%s serves etcd cluster %s, but the seed item names cluster %s",
 			others[0], others[0].ClusterID, v.Item.ClusterID)
 	}
 	if peer, ok := v.answering(); ok {
@@ -201,7 +201,7 @@ func (v View) joinAny(healthy []Peer) (Decision, bool) {
 	}
 	for _, peer := range healthy[1:] {
 		if peer.ClusterID != healthy[0].ClusterID {
-			return v.waitOrRefuse("%s serves etcd cluster %s and %s serves cluster %s: two clusters use this volume",
+			return v.waitForChoice("%s serves etcd cluster %s and %s serves cluster %s: two clusters use this volume",
 				healthy[0], healthy[0].ClusterID, peer, peer.ClusterID), true
 		}
 	}
@@ -298,6 +298,12 @@ func (v View) Rival(clusterID string) string {
 func (v View) waitOrRefuse(format string, args ...any) Decision {
 	return v.waitFor(wait(format, args...),
 		fmt.Sprintf("Bring a member of the cluster back, or, to accept that all files are lost, set recovery to %q", settings.RecoveryReform))
+}
+
+// waitForChoice waits for one of two clusters to go. Recovery does not make it: it
+// forms nothing while anybody answers.
+func (v View) waitForChoice(format string, args ...any) Decision {
+	return v.waitFor(wait(format, args...), "Terminate the nodes whose cluster is not the one to keep")
 }
 
 // waitForKeeper waits for an instance that may hold the metadata. Only its end
