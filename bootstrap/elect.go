@@ -210,12 +210,27 @@ func (b *Bootstrap) look(ctx context.Context) (membership.View, error) {
 		probes.Go(func() error {
 			reading := b.Etcd.Probe(ctx, peer.IP)
 			peer.Health, peer.ClusterID, peer.Learner, peer.Reason = reading.Health, reading.ClusterID, reading.Learner, reading.Reason
+			if peer.Health == membership.Healthy && (item == nil || item.State == membership.StateUnknown) {
+				peer.Unused = b.unused(ctx, peer.IP)
+			}
 			return nil
 		})
 	}
 	_ = probes.Wait() // a probe has no error
 	b.seen.note(&view)
 	return view, nil
+}
+
+// unused says whether the etcd of a node is its cluster's only member, and no node
+// of EtcFS is registered there, as far as it tells.
+func (b *Bootstrap) unused(ctx context.Context, ip string) bool {
+	endpoints := []string{etcd.ClientURL(ip)}
+	members, err := b.Etcd.Members(ctx, endpoints)
+	if err == nil && len(members) > 1 {
+		return false
+	}
+	nodes, err := b.Registry.Values(ctx, endpoints, membershipPrefix)
+	return err != nil || len(nodes) == 0
 }
 
 // note adds to the view what only the views before it can tell.

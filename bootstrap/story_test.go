@@ -350,6 +350,59 @@ func TestFormedWithoutItem(t *testing.T) {
 	}
 }
 
+// TestLostSeedIsNotJoined: the bootstrap of a seed was killed before its cluster was
+// recorded, on a machine that was cut off for so long that another node took over.
+// With the item that told so gone, its etcd still serves, and the other node is
+// stopped, or out of reach: nobody takes the seed's for the cluster.
+func TestLostSeedIsNotJoined(t *testing.T) {
+	t.Parallel()
+	for name, shell := range map[string]bool{"the table was emptied": false, "a shell node has the item": true} {
+		for other, stopped := range map[string]bool{"the other is out of reach": false, "the other is stopped": true} {
+			t.Run(name+", "+other, func(t *testing.T) {
+				t.Parallel()
+				story(t, func(t *testing.T, w *world) {
+					a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+					a.boot()
+					for w.etcdOf(a) == "" {
+						pass(10 * time.Millisecond)
+					}
+					w.crash(a, false, false)
+					w.setLink(a, b, true)
+					pass(membership.TakeoverAge + time.Minute)
+					b.boot()
+					pass(time.Minute)
+					formed, c := w.etcdOf(b), w.launchAt("10.0.0.3")
+					w.shellJoins(b)
+					if stopped {
+						w.stop(b)
+					}
+					w.mu.Lock()
+					if w.shell = shell; !shell {
+						w.item = nil
+					}
+					w.mu.Unlock()
+					w.setLink(b, c, !stopped)
+					c.boot()
+					pass(15 * time.Minute)
+					if stopped {
+						w.start(b)
+					}
+					w.setLink(b, c, false)
+					w.setLink(a, b, false)
+					w.crash(a, false, false)
+					a.boot()
+					pass(time.Hour)
+					w.mu.Lock()
+					if len(w.daemons) != 1 || !w.daemons[formed] {
+						t.Errorf("daemons were started on %v, want them on %s only", w.daemons, formed)
+					}
+					w.mu.Unlock()
+				})
+			})
+		}
+	}
+}
+
 // TestShellJoinsWhileForming: a node of the shell bootstrap points the item at
 // whom it joins through: at a seed that has not recorded its own cluster yet, or at
 // a member, where the seed's bootstrap was killed and another node has recorded it.

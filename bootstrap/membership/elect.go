@@ -84,7 +84,7 @@ func (v View) otherVolume() bool {
 // withoutItem: the first boot of a cluster, or a table that was emptied under
 // a living one.
 func (v View) withoutItem() Decision {
-	if d, ok := v.joinAny(v.healthy("")); ok {
+	if d, ok := v.joinUnnamed(); ok {
 		return d.mustWrite()
 	}
 	if peer, ok := v.answering(); ok {
@@ -157,7 +157,7 @@ func (v View) withFormed() Decision {
 // clock of the node that wrote it, so this node has to have seen it unchanged
 // for all of a takeover's time as well.
 func (v View) withUnknown() Decision {
-	if d, ok := v.joinAny(v.healthy("")); ok {
+	if d, ok := v.joinUnnamed(); ok {
 		return d.mustWrite()
 	}
 	if peer, ok := v.answering(); ok {
@@ -191,6 +191,26 @@ func (v View) takeOverByAge() Decision {
 		Action: TakeOver, Write: v.claim(),
 		Reason: fmt.Sprintf("the seed %s does not answer, its item is %s old and no peer answers", v.Item.seed(), age),
 	}
+}
+
+// joinUnnamed joins through healthy peers whose cluster no item names. One that is
+// not in use may be that of a seed that lost its claim, which nobody has told; it is
+// joined only where nobody else can have the one that was recorded.
+func (v View) joinUnnamed() (Decision, bool) {
+	healthy := v.healthy("")
+	used := slices.DeleteFunc(slices.Clone(healthy), func(p Peer) bool { return p.Unused })
+	if len(used) > 0 || len(healthy) == 0 {
+		return v.joinAny(used)
+	}
+	for _, peer := range v.Peers {
+		if peer.Health == Answering {
+			return wait("%s is healthy, but not in use, and %s answers without being healthy", healthy[0], peer), true
+		}
+	}
+	if keeper := v.keeper(); keeper != "" {
+		return v.waitForKeeper(fmt.Sprintf("%s is healthy, but not in use, and %s", healthy[0], keeper)), true
+	}
+	return v.joinAny(healthy)
 }
 
 // joinAny joins through healthy peers when they all serve one cluster. Two

@@ -119,6 +119,9 @@ type Peer struct {
 	// Learner says that a healthy peer does not vote yet; it cannot be joined
 	// through.
 	Learner bool
+	// Unused says that a healthy peer is its cluster's only member, and that no node
+	// of EtcFS is registered there. It is asked where no item names the cluster.
+	Unused bool
 	// Reason is why the peer's etcd says that it is not healthy, "" when it does
 	// not say.
 	Reason string

@@ -18,7 +18,7 @@ import (
 //
 //	decide              the election, out of
 //	  item forming i-a 10.0.0.1 age=30s [cluster=ID] [volume=ID]     (unknown, forming, formed)
-//	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [why=REASON] [learner] [other]
+//	  peer i-a 10.0.0.1 silent|answering|healthy [cluster=ID] [up=1m] [for=1m] [why=REASON] [learner] [unused] [other]
 //	  stopped i-a [other]
 //	  unlisted, seen, reform, waited=11m
 //	rival               why it must not record its own cluster, c1, out of the same
@@ -126,7 +126,7 @@ func parse(t *testing.T, d *datadriven.TestData) story {
 			}[plain[3]]
 			s.view.Peers = append(s.view.Peers, membership.Peer{
 				Instance: membership.Instance{ID: full(plain[1]), IP: plain[2], Launched: now.Add(-duration("up")), Node: !has("other")},
-				Health:   health, ClusterID: options["cluster"], Learner: has("learner"), HealthyFor: duration("for"), Reason: options["why"],
+				Health:   health, ClusterID: options["cluster"], Learner: has("learner"), Unused: has("unused"), HealthyFor: duration("for"), Reason: options["why"],
 			})
 		case "stopped":
 			stopped := membership.Instance{ID: full(plain[1]), Node: !has("other")}
