@@ -444,6 +444,45 @@ func TestShellJoinsWhileForming(t *testing.T) {
 	}
 }
 
+// TestRefusedBesideAShellItem: the item named another cluster than that of the data
+// on a node, which refuses. Then a shell node joins the recorded one, and its item
+// does not tell any more. Still the node does not have its own recorded, also where
+// it sees nobody else.
+func TestRefusedBesideAShellItem(t *testing.T) {
+	t.Parallel()
+	story(t, func(t *testing.T, w *world) {
+		w.reform = true
+		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+		a.boot()
+		pass(time.Minute)
+		w.crash(a, true, false)
+		w.unlist(a, time.Hour)
+		pass(membership.TakeoverAge)
+		b.boot()
+		pass(5 * time.Minute)
+		w.unlist(a, 0)
+		a.boot()
+		pass(5 * time.Minute)
+		w.shellJoins(b)
+		w.setLink(a, b, true)
+		pass(time.Hour)
+		w.mu.Lock()
+		if a.mounted != "" || b.mounted == "" {
+			t.Errorf("daemons were started on %q and %q, want only the other on what was recorded last", a.mounted, b.mounted)
+		}
+		// The user removes the item and the other nodes.
+		w.item, w.daemons = nil, map[string]bool{}
+		w.mu.Unlock()
+		w.crash(b, true, true)
+		pass(30 * time.Minute)
+		w.mu.Lock()
+		if a.mounted == "" {
+			t.Error("the data that the user has chosen is not used")
+		}
+		w.mu.Unlock()
+	})
+}
+
 // TestShellTakesOverWhileMemberReboots: the only member reboots, and a node of
 // the shell bootstrap finds nobody and takes the old item over. It starts its
 // etcd and its daemons a little later, without another write.
@@ -549,6 +588,27 @@ func TestAddressOfADeadMemberIsAStrangers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestForgottenMemberIsRemoved: EC2 has forgotten that a member's instance was
+// terminated, and etcd would take a new one in all the same, as most are up. The
+// dead one goes first: nobody looks again before the next node joins.
+func TestForgottenMemberIsRemoved(t *testing.T) {
+	t.Parallel()
+	story(t, func(t *testing.T, w *world) {
+		for _, ip := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"} {
+			w.launchAt(ip).boot()
+		}
+		pass(3 * time.Minute)
+		dead := w.alive()[0]
+		w.crash(dead, true, true)
+		w.mu.Lock()
+		dead.forgotten = true
+		w.mu.Unlock()
+		w.launchAt("10.0.0.6").boot()
+		pass(membership.AbsentAge + time.Minute)
+		w.judgeAdmission(t)
+	})
 }
 
 // TestAbsenceIsWatched: two lists, a quarter of an hour apart, both miss a member

@@ -87,6 +87,7 @@ type machine struct {
 	cluster   string    // what its etcd has on disk
 	member    uint64
 	stopped   bool // the instance is stopped, and may be started again
+	restarted bool // and was, of which the list of instances hears late
 	forgotten bool // EC2 does not know any more that it was terminated
 	retries   int  // of its etcd by the service manager; a change forgets the next one
 
@@ -230,7 +231,7 @@ func (g groupOf) Instances(context.Context) (membership.Instances, error) {
 		var list membership.Instances
 		for _, m := range g.world.machines {
 			switch {
-			case m.stopped:
+			case m.stopped, m.restarted && time.Now().Before(m.visible):
 				list.Stopped = append(list.Stopped, m.Instance)
 			case m.listed && !time.Now().Before(m.visible):
 				list.Live = append(list.Live, m.Instance)
@@ -877,7 +878,7 @@ func (w *world) stop(m *machine) {
 // start starts an instance that was stopped.
 func (w *world) start(m *machine) {
 	w.mu.Lock()
-	m.stopped, m.listed = false, true
+	m.stopped, m.restarted, m.listed = false, true, true
 	m.visible = time.Now().Add(time.Duration(w.rng.IntN(20)) * time.Second)
 	w.mu.Unlock()
 	m.boot()

@@ -293,24 +293,20 @@ func (v View) keeper() string {
 }
 
 // Rival says why a node with an etcd of its own that serves a cluster must not
-// have the seed item name that cluster yet, "" when it may: somebody has another
-// one, or may be about to. The shell bootstrap starts its daemons without a
-// write after the one that claims the seed.
+// have the seed item name that cluster, "" when it may: somebody has another one,
+// or may be about to. The shell bootstrap starts its daemons without a write after
+// the one that claims the seed, and its item does not say what was recorded before.
 func (v View) Rival(clusterID string) string {
 	for _, peer := range v.healthy("") {
 		if peer.ClusterID != clusterID {
 			return fmt.Sprintf("%s serves etcd cluster %s and this node cluster %s: two clusters use this volume", peer, peer.ClusterID, clusterID)
 		}
 	}
-	if v.Item == nil || v.Item.State != StateUnknown || v.Waited >= TakeoverAge {
+	if v.Item == nil || v.Item.State != StateUnknown || v.Item.SeedIP == v.Self.IP || len(v.healthy(clusterID)) > 0 {
 		return ""
 	}
-	for _, peer := range v.Peers {
-		if peer.IP == v.Item.SeedIP && peer.Health != Healthy {
-			return fmt.Sprintf("the seed item names %s, which may be forming another cluster", peer)
-		}
-	}
-	return ""
+	return fmt.Sprintf("the seed item is the shell bootstrap's and names %s, which may have another cluster than %s, that of this node: "+
+		"bring that node back, or, if it is gone for good, remove the seed item", v.Item.seed(), clusterID)
 }
 
 // waitOrRefuse waits for what should come back, and refuses when patience is
