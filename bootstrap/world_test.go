@@ -82,6 +82,7 @@ type machine struct {
 	running   bool      // its etcd
 	started   time.Time // since then
 	ready     time.Time // from when on it serves clients and its member has a name
+	complete  time.Time // from when on its log has all that makes it a member
 	broken    bool      // its log misses the entry that makes it a member
 	mounted   string    // the cluster that its EtcFS daemons have been started on
 	cluster   string    // what its etcd has on disk
@@ -620,6 +621,7 @@ func (m *machine) boots(clusterID string, member uint64) {
 		}
 	}
 	m.starts()
+	m.complete = m.ready
 }
 
 // starts has etcd run at once, and serve a while later, or fail and be started
@@ -804,7 +806,7 @@ func (w *world) crash(m *machine, etcdToo, terminated bool) {
 	}
 	if etcdToo {
 		// Killed in its first moments: the log is there, its first entry is not.
-		if file, _ := os.ReadFile(filepath.Join(m.root, clusterFile)); string(file) == forming && m.running && !m.serves() {
+		if file, _ := os.ReadFile(filepath.Join(m.root, clusterFile)); string(file) == forming && m.running && time.Now().Before(m.complete) {
 			m.broken = w.rng.IntN(2) == 0
 		}
 		m.running = false
