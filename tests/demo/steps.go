@@ -39,7 +39,7 @@ func (t *tour) startRegion(ctx context.Context) error {
 
 func (t *tour) createStack(ctx context.Context) error {
 	program := filepath.Join(t.root, "examples", "go")
-	t.terminal.Status("compiling " + program)
+	t.terminal.Printf("   compile %s and the Pulumi SDK, minutes the first time\n", program)
 	var err error
 	t.stack, err = stack.New(ctx, stack.Config{
 		Folder:      t.work,

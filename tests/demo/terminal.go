@@ -152,7 +152,11 @@ func (t *terminal) Durations(durations []duration) {
 	for _, d := range durations {
 		row := []string{d.what, fmt.Sprintf("%5.1f s", d.took.Seconds())}
 		if d.target > 0 {
-			row = append(row, fmt.Sprintf("target: under %s", d.target))
+			verdict := "met"
+			if d.took >= d.target {
+				verdict = "missed"
+			}
+			row = append(row, fmt.Sprintf("target: under %s, %s", d.target, verdict))
 		}
 		rows = append(rows, row)
 	}
