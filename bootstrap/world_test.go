@@ -697,9 +697,10 @@ func (w *world) launch() *machine {
 // add is launch by who holds the world.
 func (w *world) add() *machine {
 	id := fmt.Sprintf("i-%017x", len(w.machines)+1)
-	ip := fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12))
-	for slices.ContainsFunc(w.machines, func(m *machine) bool { return (m.listed || m.stopped) && m.IP == ip }) {
-		ip = fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(12)) // addresses are reused
+	address := func(n int) string { return fmt.Sprintf("10.0.0.%d", 1+w.rng.IntN(n)) }
+	ip := address(12) // addresses are reused
+	for n := 12; slices.ContainsFunc(w.machines, func(m *machine) bool { return (m.listed || m.stopped) && m.IP == ip }); n++ {
+		ip = address(n)
 	}
 	m := &machine{
 		Instance: membership.Instance{ID: id, IP: ip, Launched: time.Now(), Node: true},
@@ -711,8 +712,18 @@ func (w *world) add() *machine {
 }
 
 // boot runs the two phases on a machine in a process of its own, again after a
-// failure, as the unit of the bootstrap does.
+// failure, as the unit of the bootstrap does. One that the group has replaced
+// meanwhile is gone.
 func (m *machine) boot() {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	if m.listed {
+		m.process()
+	}
+}
+
+// process is boot by who holds the world.
+func (m *machine) process() {
 	ctx, cancel := context.WithCancel(m.world.t.Context())
 	m.kill, m.dead, m.done = cancel, false, make(chan struct{})
 	go func() {
@@ -738,7 +749,7 @@ func (m *machine) replaced() bool {
 		return false
 	}
 	m.dead, m.running, m.mounted, m.listed = true, false, "", false
-	m.world.add().boot()
+	m.world.add().process()
 	return true
 }
 
@@ -872,9 +883,12 @@ func (w *world) shellJoins(m *machine) {
 // stop stops an instance: it keeps its disk and its address.
 func (w *world) stop(m *machine) {
 	w.mu.Lock()
-	m.stopped = true
+	gone := !m.listed
+	m.stopped = !gone
 	w.mu.Unlock()
-	w.crash(m, true, true)
+	if !gone {
+		w.crash(m, true, true)
+	}
 }
 
 // start starts an instance that was stopped.
