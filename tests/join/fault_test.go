@@ -316,7 +316,7 @@ func TestJoinsWhileOthersMove(t *testing.T) {
 		}
 		return nil
 	})
-	moves.Go(func() error { return w.leave(joining, d, a) })
+	moves.Go(func() error { return w.leave(t.Context(), d, a) })
 	bootAll(t, e, f)
 	joined()
 	if err := moves.Wait(); err != nil {
