@@ -272,26 +272,34 @@ func TestYoungMemberAfterReform(t *testing.T) {
 	}
 }
 
+// recovered has the user accept that a cluster is lost, and another one formed. But
+// the one node of the first is there again, with its data, and down.
+func (w *world) recovered(t *testing.T) (first, second *machine) {
+	t.Helper()
+	w.reform = true
+	first, second = w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
+	first.boot()
+	pass(time.Minute)
+	w.crash(first, true, false)
+	w.unlist(first, time.Hour)
+	pass(membership.TakeoverAge)
+	second.boot()
+	pass(5 * time.Minute)
+	if old, formed := w.etcdOf(first), w.etcdOf(second); formed == "" || formed == old {
+		t.Fatalf("the second node is in cluster %q, want it to have formed one of its own", formed)
+	}
+	w.unlist(first, 0)
+	return first, second
+}
+
 // TestDataOfAnotherClusterIsKept: a node with the data of another cluster than the
 // recorded one refuses, so that the user may still choose it, also while its
 // etcd is not up yet and the others are asked.
 func TestDataOfAnotherClusterIsKept(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, w *world) {
-		w.reform = true
-		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
-		a.boot()
-		pass(time.Minute)
-		w.crash(a, true, false)
-		w.unlist(a, time.Hour)
-		pass(membership.TakeoverAge)
-		b.boot()
-		pass(5 * time.Minute)
+		a, _ := w.recovered(t)
 		old := w.etcdOf(a)
-		if w.etcdOf(b) == "" || w.etcdOf(b) == old {
-			t.Fatalf("b is in cluster %q, want it to have formed one of its own", w.etcdOf(b))
-		}
-		w.unlist(a, 0)
 		w.mu.Lock()
 		w.slow = time.Minute
 		w.mu.Unlock()
@@ -451,16 +459,7 @@ func TestShellJoinsWhileForming(t *testing.T) {
 func TestRefusedBesideAShellItem(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, w *world) {
-		w.reform = true
-		a, b := w.launchAt("10.0.0.1"), w.launchAt("10.0.0.2")
-		a.boot()
-		pass(time.Minute)
-		w.crash(a, true, false)
-		w.unlist(a, time.Hour)
-		pass(membership.TakeoverAge)
-		b.boot()
-		pass(5 * time.Minute)
-		w.unlist(a, 0)
+		a, b := w.recovered(t)
 		a.boot()
 		pass(5 * time.Minute)
 		w.shellJoins(b)
