@@ -105,6 +105,11 @@ func (t *tormentor) torment(ctx context.Context, duration time.Duration) error {
 // and one node that leaves in peace.
 func (t *tormentor) judge(ctx context.Context) error {
 	t.journal.tell("all faults are over")
+	// One whose event was lost keeps its member, and waits for its heartbeat to
+	// end. The join comes after that.
+	if _, err := t.cluster.Await(ctx, settleLimit, scenario.NobodyLeaves(), t.world); err != nil {
+		return err
+	}
 	var last error
 	for _, nodes := range []int{t.desired + 1, t.desired} {
 		from := time.Now()

@@ -63,6 +63,19 @@ func Settled(nodes int) Expectation {
 	}}
 }
 
+// NobodyLeaves expects that no instance is being terminated.
+func NobodyLeaves() Expectation {
+	return Expectation{"nobody leaves", func(v View) string {
+		var leaving []string
+		for _, n := range v.Nodes {
+			if strings.HasPrefix(n.GroupState, "Terminating") {
+				leaving = append(leaving, n.InstanceID+" is "+n.GroupState)
+			}
+		}
+		return strings.Join(leaving, ", ")
+	}}
+}
+
 // Without adds to an expectation that an instance is gone from the group, and
 // with it its member.
 func (e Expectation) Without(instanceID string) Expectation {

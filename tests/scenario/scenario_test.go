@@ -41,6 +41,8 @@ func TestExpectations(t *testing.T) {
 			"2 of 3 mounted, 1 on the way in or out"},
 		"one too many":      {scenario.Settled(2), func(*scenario.View) {}, "3 of 2 mounted, 3 of 2 instances, 3 of 2 voters"},
 		"a member is left":  {scenario.Settled(3), func(v *scenario.View) { v.Strays = []string{"demo-i-0"} }, "members without instance: demo-i-0"},
+		"nobody leaves":     {scenario.NobodyLeaves(), func(v *scenario.View) { v.Nodes[0].GroupState = "Pending" }, ""},
+		"somebody leaves":   {scenario.NobodyLeaves(), func(v *scenario.View) { v.Nodes[2].GroupState = "Terminating:Wait" }, "i-3 is Terminating:Wait"},
 		"without one there": {scenario.Settled(3).Without("i-2"), func(*scenario.View) {}, "i-2 is still in the group"},
 		"without another":   {scenario.Settled(3).Without("i-9"), func(*scenario.View) {}, ""},
 	} {
